@@ -1,0 +1,268 @@
+package tenant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+const (
+	recordFile  = "tenant.json"
+	lockFile    = "lock"
+	controlFile = "control.sock"
+)
+
+// Registry is the tenants of one machine.
+type Registry struct {
+	dir string
+}
+
+// OpenRegistry opens the registry in the state folder dir, and makes it if need be.
+func OpenRegistry(dir string) (*Registry, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o755); err != nil {
+		return nil, fmt.Errorf("make the state folder (qgpu needs root): %w", err)
+	}
+	return &Registry{dir: dir}, nil
+}
+
+func (r *Registry) path(id string, elem ...string) string {
+	return filepath.Join(append([]string{r.dir, "tenants", id}, elem...)...)
+}
+
+// List returns the living tenants, oldest first.
+func (r *Registry) List() ([]Tenant, error) {
+	entries, err := os.ReadDir(r.path(""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	var tenants []Tenant
+	for _, e := range entries {
+		t, err := r.read(e.Name())
+		if errors.Is(err, errStale) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tenants = append(tenants, t)
+	}
+	slices.SortFunc(tenants, func(a, b Tenant) int {
+		if c := a.Since.Compare(b.Since); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return tenants, nil
+}
+
+// errStale marks a folder whose tenant has ended.
+var errStale = errors.New("the tenant has ended")
+
+// Get returns the living tenant that id names, whole or by an unambiguous prefix.
+func (r *Registry) Get(id string) (Tenant, error) {
+	tenants, err := r.List()
+	if err != nil {
+		return Tenant{}, err
+	}
+	var found []Tenant
+	for _, t := range tenants {
+		if t.ID == id {
+			return t, nil
+		}
+		if strings.HasPrefix(t.ID, id) {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Tenant{}, fmt.Errorf("there is no tenant %q; qgpu ps lists them", id)
+	}
+	return Tenant{}, fmt.Errorf("%q begins the ids of %d tenants; write more of it", id, len(found))
+}
+
+func (r *Registry) read(id string) (Tenant, error) {
+	lock, err := os.Open(r.path(id, lockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Tenant{}, errStale
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("read tenant %s: %w", id, err)
+	}
+	defer lock.Close()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		return Tenant{}, errStale // nobody holds it
+	}
+	data, err := os.ReadFile(r.path(id, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Tenant{}, errStale
+	}
+	if err != nil {
+		return Tenant{}, fmt.Errorf("read tenant %s: %w", id, err)
+	}
+	var t Tenant
+	if err := json.Unmarshal(data, &t); err != nil {
+		return Tenant{}, fmt.Errorf("tenant %s: %s is damaged: %w", id, r.path(id, recordFile), err)
+	}
+	return t, nil
+}
+
+// Admission is a tenant that has its place but does not run yet.
+type Admission struct {
+	Tenant Tenant
+	// Lock and Control go to the mediator: the tenant lives while Lock is open,
+	// and Control listens on its control socket.
+	Lock    *os.File
+	Control *os.File
+	Dir     string
+}
+
+// Close gives up this process's part of the admission. Unless a mediator holds
+// the lock, the tenant's place is free again.
+func (a *Admission) Close() {
+	a.Lock.Close()
+	a.Control.Close()
+}
+
+// Admit places t on one of cards, atomically among all who admit, and makes its
+// folder. cards say what they have; what living tenants hold is taken from that.
+// owner is the user id that the folder is given to, the mediator's.
+func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card, owner int) (*Admission, error) {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := r.sweep(); err != nil {
+		return nil, err
+	}
+	living, err := r.List()
+	if err != nil {
+		return nil, err
+	}
+	t.Placement, err = placement.LeastLoaded(WithTenants(cards, living), t.Share)
+	if err != nil {
+		return nil, err
+	}
+	return r.create(t, owner)
+}
+
+// WithTenants returns cards with what tenants hold of them taken.
+func WithTenants(cards []placement.Card, tenants []Tenant) []placement.Card {
+	cards = slices.Clone(cards)
+	for _, t := range tenants {
+		for _, slice := range t.Placement {
+			for i := range cards {
+				if cards[i].UUID == slice.UUID {
+					cards[i].Take(slice)
+				}
+			}
+		}
+	}
+	return cards
+}
+
+func (r *Registry) create(t Tenant, owner int) (a *Admission, err error) {
+	dir := r.path(t.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the tenant's folder: %w", err)
+	}
+	a = &Admission{Tenant: t, Dir: dir}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	if a.Lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("make the tenant's lock: %w", err)
+	}
+	if err := unix.Flock(int(a.Lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("lock the tenant's folder: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, controlFile), Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on the tenant's control socket: %w", err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if a.Control, err = listener.File(); err != nil {
+		return nil, fmt.Errorf("listen on the tenant's control socket: %w", err)
+	}
+	listener.Close()
+	data, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o600); err != nil {
+		return nil, fmt.Errorf("write the tenant's record: %w", err)
+	}
+	if err := os.Chown(dir, owner, owner); err != nil {
+		return nil, fmt.Errorf("give the tenant's folder to its mediator: %w", err)
+	}
+	return a, nil
+}
+
+// sweep removes the folders of tenants that have ended.
+func (r *Registry) sweep() error {
+	entries, err := os.ReadDir(r.path(""))
+	if err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := r.read(e.Name()); errors.Is(err, errStale) {
+			if err := os.RemoveAll(r.path(e.Name())); err != nil {
+				return fmt.Errorf("sweep a tenant that has ended: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// lock takes the registry's own lock, so that one admission happens at a time.
+func (r *Registry) lock(ctx context.Context) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(r.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the registry: %w", err)
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock the registry: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("lock the registry: %w", ctx.Err())
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Used sums what a state's cards have in use.
+func (s State) Used() (used, quota share.Memory) {
+	for _, c := range s.Cards {
+		used += c.Used
+		quota += c.Quota
+	}
+	return used, quota
+}

@@ -1,0 +1,51 @@
+// Package tenant owns the life of tenants on one machine: the registry under
+// the state folder, one folder a tenant, and the control socket through which a
+// tenant's mediator tells its state. It knows nothing of driver calls.
+//
+// A tenant's folder is all there is to remember of it. Its lock file is held by
+// the tenant's mediator for as long as that lives, so a folder whose lock is free
+// is stale and is swept by whoever comes next.
+package tenant
+
+import (
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// DefaultDir is the state folder of a machine.
+const DefaultDir = "/run/qgpu"
+
+// Tenant is what the registry keeps of a tenant, as JSON in its folder.
+type Tenant struct {
+	ID        string            `json:"id"`
+	Share     share.Share       `json:"share"`
+	Placement []placement.Slice `json:"placement"`
+	Program   []string          `json:"program"`
+	PID       int               `json:"pid"` // of the first process
+	Driver    string            `json:"driver"`
+	Since     time.Time         `json:"since"`
+}
+
+// State is what a mediator tells of its tenant.
+type State struct {
+	Mediator  int         `json:"mediator"` // process id
+	Cards     []CardState `json:"cards"`
+	Processes []int       `json:"processes"`         // that use the card
+	Calls     uint64      `json:"calls"`             // answered
+	Refused   []Refusal   `json:"refused,omitempty"` // by name
+}
+
+// CardState is a tenant's use of one card.
+type CardState struct {
+	UUID  string       `json:"uuid"`
+	Quota share.Memory `json:"quota"`
+	Used  share.Memory `json:"used"`
+}
+
+// Refusal counts the refused calls of one name.
+type Refusal struct {
+	Call  string `json:"call"`
+	Count uint64 `json:"count"`
+}
