@@ -38,6 +38,11 @@ type Zeroer interface {
 	ZeroAt(off int64, n uint64) error
 }
 
+// Placed is a Memory that knows where it lies; any other lies in video memory.
+type Placed interface {
+	OnHost() bool // in the host's memory, beyond the card's link to it
+}
+
 // checkRange reports an access of n bytes at off in an object of size bytes that does
 // not lie within it.
 func checkRange(name string, off int64, n int, size uint64) error {

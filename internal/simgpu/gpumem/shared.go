@@ -30,6 +30,7 @@ type Shared struct {
 	closed  bool
 
 	mapping atomic.Pointer[[]byte] // view, for the paths that hold mu for reading
+	host    atomic.Bool
 }
 
 // NewShared makes a memory object of size bytes, rounded up to a page, in which every
@@ -58,6 +59,12 @@ func NewShared(name string, size uint64) (*Shared, error) {
 
 // Size is the object's size in bytes, a multiple of [PageSize].
 func (s *Shared) Size() uint64 { return s.size }
+
+// PlaceOnHost says that the object is host memory, not video memory.
+func (s *Shared) PlaceOnHost() { s.host.Store(true) }
+
+// OnHost tells whether the object is host memory.
+func (s *Shared) OnHost() bool { return s.host.Load() }
 
 // File is the memfd itself, to be handed to clients that map it. It stays owned by the
 // Shared; it is nil after the last release.

@@ -192,6 +192,16 @@ func (s *Space) ZeroAt(va, n uint64) error {
 	})
 }
 
+// OnHost tells whether the memory behind va lies on the host.
+func (s *Space) OnHost(va uint64) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	i := s.search(va)
+	m, _, _ := s.piece(&i, va, 1)
+	p, ok := m.(Placed)
+	return ok && p.OnHost()
+}
+
 // walk calls visit for each piece of memory behind the n bytes at va, in order: at is
 // the piece's distance from va.
 func (s *Space) walk(va, n uint64, write bool, visit func(m Memory, off int64, at, n uint64) error) error {

@@ -35,6 +35,9 @@ func NewUserPages(pid int, addr, size uint64) (*UserPages, error) {
 // Size is the size of the range in bytes.
 func (u *UserPages) Size() uint64 { return u.size }
 
+// OnHost is always true.
+func (u *UserPages) OnHost() bool { return true }
+
 // Close forgets the process. Accesses fail from then on; further calls do nothing.
 func (u *UserPages) Close() error {
 	u.mu.Lock()

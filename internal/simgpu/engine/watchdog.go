@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+const (
+	watchEach  = 1_000_000_000 // ns of card time between two looks at stalled channels
+	stuckAfter = 5_000_000_000 // ns of card time
+)
+
+// watchdog names what would otherwise be a silent hang: methods that are not known,
+// and channels that wait too long.
+type watchdog struct {
+	log     *slog.Logger
+	methods map[unknownMethod]struct{} // that were logged
+	next    uint64                     // card time of the next look
+}
+
+type unknownMethod struct {
+	class   string
+	address uint32
+}
+
+func newWatchdog(log *slog.Logger) watchdog {
+	return watchdog{log: log, methods: make(map[unknownMethod]struct{})}
+}
+
+// unknown names each unknown method once.
+func (e *Engine) unknown(class string, address, value uint32) {
+	m := unknownMethod{class, address}
+	if _, told := e.watch.methods[m]; told || len(e.watch.methods) >= maxSeen {
+		return
+	}
+	e.watch.methods[m] = struct{}{}
+	e.log.Warn("a pushbuffer has an unknown method, which is ignored", "class", class,
+		"method", fmt.Sprintf("%#04x", address), "value", fmt.Sprintf("%#x", value))
+}
+
+// check names the channels that have waited for a semaphore for too long, each wait
+// once.
+func (w *watchdog) check(e *Engine) {
+	now := e.runlist.Now()
+	if now < w.next {
+		return
+	}
+	w.next = now + watchEach
+	for _, c := range e.stalled {
+		if c.wait == nil || c.waitTold || now-c.waitSince < stuckAfter {
+			continue
+		}
+		c.waitTold = true
+		found, err := c.wait.found(c.space)
+		w.log.Warn("a channel is stuck on a semaphore", "channel", c.token, "seconds", (now-c.waitSince)/1e9,
+			"address", fmt.Sprintf("%#x", c.wait.addr), "expected", fmt.Sprintf("%v %#x", c.wait.cond, c.wait.payload),
+			"found", fmt.Sprintf("%#x", found), "error", err)
+	}
+}
+
+func panicError(p any) error {
+	if err, ok := p.(error); ok {
+		return fmt.Errorf("executing the pushbuffer: %w", err)
+	}
+	return fmt.Errorf("executing the pushbuffer: %v", p)
+}
