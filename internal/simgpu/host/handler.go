@@ -1,0 +1,127 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"github.com/qgpu-project/qgpu/internal/simgpu"
+)
+
+// handler answers the calls of one filtered process tree from the driver.
+type handler struct {
+	driver *simgpu.Driver
+	paths  paths
+	log    *slog.Logger
+}
+
+// Handle implements seccomp.Handler.
+func (h *handler) Handle(n *seccomp.Notification) seccomp.Answer {
+	if n.Nr() == unix.SYS_IOCTL {
+		return h.ioctl(n)
+	}
+	call, ok := pathCalls[n.Nr()]
+	if !ok {
+		return seccomp.Answer{Continue: true}
+	}
+	path, err := n.ReadString(n.Arg(call.path), unix.PathMax)
+	if err != nil {
+		return seccomp.Answer{Errno: int(unix.EFAULT)}
+	}
+	return call.answer(h, n, path)
+}
+
+func (h *handler) ioctl(n *seccomp.Notification) seccomp.Answer {
+	fd, cmd := int32(n.Arg(0)), uint32(n.Arg(1))
+	c := &caller{n: n}
+	id, err := c.FileOf(fd)
+	if err != nil {
+		return failure(err)
+	}
+	if !h.driver.Owns(id) {
+		return seccomp.Answer{Continue: true}
+	}
+	if err := h.driver.Ioctl(c, id, cmd, n.Arg(2)); err != nil {
+		return failure(err)
+	}
+	return seccomp.Answer{}
+}
+
+// open answers an open of a device file or of a file that the driver shows.
+func (h *handler) open(n *seccomp.Notification, path string, flags int) seccomp.Answer {
+	if node, ok := h.driver.Lookup(path); ok {
+		f, err := h.driver.Open(&caller{n: n}, node)
+		if err != nil {
+			return failure(err)
+		}
+		return inject(f, flags)
+	}
+	if strings.HasPrefix(path, "/dev/nvidia") {
+		return seccomp.Answer{Errno: int(unix.ENOENT)}
+	}
+	if content, ok := h.paths.file(path); ok {
+		if flags&unix.O_ACCMODE != unix.O_RDONLY {
+			return seccomp.Answer{Errno: int(unix.EACCES)}
+		}
+		f, err := contentFile(path, content)
+		if err != nil {
+			return failure(err)
+		}
+		return inject(f, flags)
+	}
+	if h.paths.hidden(path) {
+		return seccomp.Answer{Errno: int(unix.ENOENT)}
+	}
+	return seccomp.Answer{Continue: true}
+}
+
+func inject(f *os.File, flags int) seccomp.Answer {
+	return seccomp.Answer{Inject: f, Cloexec: flags&unix.O_CLOEXEC != 0}
+}
+
+// contentFile is an open read-only file of the given content.
+func contentFile(path, content string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(path, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("show %s: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if _, err := f.WriteString(content); err != nil {
+		return nil, fmt.Errorf("show %s: %w", path, err)
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+func failure(err error) seccomp.Answer {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		errno = unix.EIO
+	}
+	return seccomp.Answer{Errno: int(errno)}
+}
+
+// caller is the process behind a notification, as the driver sees it.
+type caller struct {
+	n *seccomp.Notification
+}
+
+func (c *caller) Process() (int, error)                   { return c.n.Process() }
+func (c *caller) ReadMemory(p []byte, addr uint64) error  { return c.n.ReadMemory(p, addr) }
+func (c *caller) WriteMemory(p []byte, addr uint64) error { return c.n.WriteMemory(p, addr) }
+func (c *caller) ReplaceFile(fd int32, f *os.File) error  { return c.n.Replace(int(f.Fd()), fd, true) }
+
+// FileOf identifies the caller's file through a duplicate of its descriptor.
+func (c *caller) FileOf(fd int32) (simgpu.FileID, error) {
+	dup, err := c.n.Dup(fd)
+	if err != nil {
+		return simgpu.FileID{}, err
+	}
+	defer unix.Close(dup)
+	return simgpu.Identify(dup)
+}
