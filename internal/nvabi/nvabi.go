@@ -24,6 +24,7 @@ type ABI struct {
 	Controls map[uint32]RMControl // by control command
 	Classes  map[uint32]RMClass   // by class
 	UVM      map[uint32]UVMCall   // by raw command
+	Layout   Layout               // where fields lie that moved between versions
 }
 
 // Frontend is an ioctl on /dev/nvidiactl or /dev/nvidiaN.
@@ -45,18 +46,21 @@ type RMControl struct {
 	Cmd  uint32
 	// Size in bytes of the parameters, which the driver demands exactly. With
 	// Opaque the layout is not published and any size is passed on.
-	Size     uint32
-	Opaque   bool
-	Pointers []Pointer // pointers inside the parameters
-	FD       int       // offset of an int32 file descriptor, or None
+	Size      uint32
+	Opaque    bool
+	Privilege Privilege // which callers the driver accepts
+	Pointers  []Pointer // pointers inside the parameters
+	FD        int       // offset of an int32 file descriptor, or None
 }
 
 // Pointer is a pointer inside a control's parameters to a buffer of the caller.
+// With Count None and Elem 0 the driver never follows it for a process.
 type Pointer struct {
 	Offset int    // of the 8-byte pointer
 	Count  int    // offset of the uint32 number of elements, or None
 	Elem   uint32 // bytes of one element; with Count None, of the whole buffer
-	Max    uint32 // largest number of elements the driver takes
+	Max    uint32 // largest count the driver takes
+	Square bool   // the buffer holds count times count elements
 	In     bool   // the driver reads the buffer
 	Out    bool   // the driver writes the buffer
 }
@@ -91,7 +95,10 @@ type RMClass struct {
 	ID   uint32
 	Kind Kind
 	Size uint32 // bytes of the allocation parameters; 0: takes none
-	FD   int    // offset of a file descriptor (uint64) in the parameters, or None
+	// Optional: the driver accepts a null pointer in place of the parameters.
+	Optional  bool
+	Privilege Privilege // which callers the driver accepts
+	FD        int       // offset of a file descriptor (uint64) in the parameters, or None
 }
 
 // UVMCall is a command of /dev/nvidia-uvm; its number is raw and carries no size.

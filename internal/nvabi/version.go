@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// Version is a driver version such as 535.309.01. Versions compare with ==.
+// Version is a driver version such as 535.309.01, or 580.142 with Patch 0.
+// Versions compare with ==.
 type Version struct {
 	Major, Minor, Patch int
 }
 
-// ParseVersion reads a version as the driver writes it: three decimal numbers
-// of at most four digits, joined by dots.
+// ParseVersion reads a version as the driver writes it: two or three decimal
+// numbers of at most four digits, joined by dots.
 func ParseVersion(s string) (Version, error) {
 	parts := strings.Split(s, ".")
-	if len(parts) != 3 {
-		return Version{}, fmt.Errorf("driver version %.40q is not of the form 535.309.01", s)
+	if len(parts) != 2 && len(parts) != 3 {
+		return Version{}, fmt.Errorf("driver version %.40q is not of the form 535.309.01 or 580.142", s)
 	}
 	var n [3]int
 	for i, p := range parts {
 		v, err := parseNumber(p)
 		if err != nil {
-			return Version{}, fmt.Errorf("driver version %.40q is not of the form 535.309.01: %w", s, err)
+			return Version{}, fmt.Errorf("driver version %.40q is not of the form 535.309.01 or 580.142: %w", s, err)
 		}
 		n[i] = v
 	}
@@ -41,8 +42,11 @@ func parseNumber(s string) (int, error) {
 }
 
 // String writes the version as NVIDIA does: the second and third numbers have at
-// least two digits.
+// least two digits, and there is no third where it is 0.
 func (v Version) String() string {
+	if v.Patch == 0 {
+		return fmt.Sprintf("%d.%02d", v.Major, v.Minor)
+	}
 	return fmt.Sprintf("%d.%02d.%02d", v.Major, v.Minor, v.Patch)
 }
 

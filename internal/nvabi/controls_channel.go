@@ -1,0 +1,40 @@
+package nvabi
+
+// channelControls are the controls of channels, channel groups and context
+// shares, from ctrl/ctrl906f.h, ctrla06c.h, ctrla06f/*.h, ctrlc36f.h, ctrlc56f.h
+// and ctrl9067.h. A newer channel class takes those of its ancestors.
+var channelControls = []controlRow{
+	{cmd: 0x90670102, name: "NV9067_CTRL_CMD_SET_TPC_PARTITION_TABLE", size: sizes{535: 1026}, who: KernelOnly},
+	{cmd: 0x90670201, name: "NV9067_CTRL_CMD_GET_CWD_WATERMARK", size: sizes{535: 4}, who: KernelOnly},
+	{cmd: 0x90670202, name: "NV9067_CTRL_CMD_SET_CWD_WATERMARK", size: sizes{535: 4}, who: KernelOnly},
+	{cmd: 0x906f0101, name: "NV906F_CTRL_GET_CLASS_ENGINEID", size: sizes{535: 16}},
+	{cmd: 0x906f0102, name: "NV906F_CTRL_CMD_RESET_CHANNEL", size: sizes{535: 12, 550: 16}},
+	{cmd: 0x906f0105, name: "NV906F_CTRL_CMD_GET_DEFER_RC_STATE", size: sizes{535: 1}},
+	{cmd: 0x906f0106, name: "NV906F_CTRL_CMD_GET_MMU_FAULT_INFO", size: sizes{535: 104}},
+	{cmd: 0xa06c0101, name: "NVA06C_CTRL_CMD_GPFIFO_SCHEDULE", size: sizes{535: 2, 580: 3}},
+	{cmd: 0xa06c0102, name: "NVA06C_CTRL_CMD_BIND", size: sizes{535: 4}},
+	{cmd: 0xa06c0103, name: "NVA06C_CTRL_CMD_SET_TIMESLICE", size: sizes{535: 8}},
+	{cmd: 0xa06c0104, name: "NVA06C_CTRL_CMD_GET_TIMESLICE", size: sizes{535: 8}},
+	{cmd: 0xa06c0105, name: "NVA06C_CTRL_CMD_PREEMPT", size: sizes{535: 8}},
+	{cmd: 0xa06c0106, name: "NVA06C_CTRL_CMD_GET_INFO", size: sizes{535: 4}},
+	{cmd: 0xa06c0107, name: "NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL", size: sizes{535: 4}, who: Nice},
+	{cmd: 0xa06c0109, name: "NVA06C_CTRL_CMD_PROGRAM_VIDMEM_PROMOTE", size: sizes{535: 8}},
+	{cmd: 0xa06c0110, name: "NVA06C_CTRL_CMD_MAKE_REALTIME", size: sizes{535: 1}, who: Nice},
+	{cmd: 0xa06f0101, name: "NVA06F_CTRL_GET_CLASS_ENGINEID", size: sizes{535: 16, 570: gone}},
+	{cmd: 0xa06f0102, name: "NVA06F_CTRL_CMD_RESET_CHANNEL", size: sizes{535: 12, 550: 16, 570: gone}},
+	{cmd: 0xa06f0103, name: "NVA06F_CTRL_CMD_GPFIFO_SCHEDULE", size: sizes{535: 2, 580: 3}},
+	{cmd: 0xa06f0104, name: "NVA06F_CTRL_CMD_BIND", size: sizes{535: 4}},
+	{cmd: 0xa06f0107, name: "NVA06F_CTRL_CMD_GET_MMU_FAULT_INFO", size: sizes{535: 104, 570: gone}},
+	{cmd: 0xa06f0108, name: "NVA06F_CTRL_CMD_SET_ERROR_NOTIFIER", size: sizes{535: 1}},
+	{cmd: 0xa06f0109, name: "NVA06F_CTRL_CMD_SET_INTERLEAVE_LEVEL", size: sizes{535: 4}, who: Nice},
+	{cmd: 0xa06f0111, name: "NVA06F_CTRL_CMD_RESTART_RUNLIST", size: sizes{535: 2}, who: Nice},
+	{cmd: 0xa06f0112, name: "NVA06F_CTRL_CMD_STOP_CHANNEL", size: sizes{535: 1}},
+	{cmd: 0xa06f0113, name: "NVA06F_CTRL_CMD_GET_CONTEXT_ID", size: sizes{570: 4}},
+	{cmd: 0xc36f0101, name: "NVC36F_CTRL_GET_CLASS_ENGINEID", size: sizes{535: 16, 570: gone}},
+	{cmd: 0xc36f0102, name: "NVC36F_CTRL_CMD_RESET_CHANNEL", size: sizes{535: 12, 550: 16, 570: gone}},
+	{cmd: 0xc36f0103, name: "NVC36F_CTRL_CMD_GPFIFO_SCHEDULE", size: sizes{535: 2, 570: gone}},
+	{cmd: 0xc36f0104, name: "NVC36F_CTRL_CMD_BIND", size: sizes{535: 4, 570: gone}},
+	{cmd: 0xc36f0108, name: "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN", size: sizes{535: 4}},
+	{cmd: 0xc36f010a, name: "NVC36F_CTRL_CMD_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX", size: sizes{535: 4}},
+	{cmd: 0xc56f010b, name: "NVC56F_CTRL_CMD_GET_KMB", size: sizes{535: 124, 550: 128, 580: 144}},
+}

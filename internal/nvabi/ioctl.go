@@ -1,0 +1,64 @@
+package nvabi
+
+import "slices"
+
+// IoctlMask are the bits of an ioctl number that the driver looks at: the number
+// and the size. It ignores type and direction (kernel-open/nvidia/nv.c).
+const IoctlMask = 0x3fff00ff
+
+// MaxArray is the largest number of elements of an array call worth making: the
+// driver knows at most 32 cards (NV_MAX_DEVICES).
+const MaxArray = 32
+
+// FrontendCall returns the frontend ioctl that the driver would act on for the
+// ioctl number cmd, by its number and size alone.
+func (a *ABI) FrontendCall(cmd uint32) (*Frontend, bool) {
+	calls := a.Frontend[uint8(cmd)]
+	size := IoctlSize(cmd)
+	for i := range calls {
+		if calls[i].takes(size) {
+			return &calls[i], true
+		}
+	}
+	return nil, false
+}
+
+func (f *Frontend) takes(size uint32) bool {
+	if f.Array {
+		return size != 0 && size%f.Size == 0
+	}
+	return size == f.Size
+}
+
+// IoctlSize is the size of the argument that an ioctl number states, in bytes.
+func IoctlSize(cmd uint32) uint32 { return cmd >> 16 & 0x3fff }
+
+// IoctlNumbers returns, sorted, the values of an ioctl number under IoctlMask
+// that the driver acts on: every frontend call, and each array call with up to
+// MaxArray elements.
+func (a *ABI) IoctlNumbers() []uint32 {
+	var numbers []uint32
+	for nr, calls := range a.Frontend {
+		for _, call := range calls {
+			most := uint32(1)
+			if call.Array {
+				most = MaxArray
+			}
+			for n := uint32(1); n <= most; n++ {
+				numbers = append(numbers, n*call.Size<<16|uint32(nr))
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// UVMNumbers returns, sorted, the commands of /dev/nvidia-uvm.
+func (a *ABI) UVMNumbers() []uint32 {
+	numbers := make([]uint32, 0, len(a.UVM))
+	for cmd := range a.UVM {
+		numbers = append(numbers, cmd)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
