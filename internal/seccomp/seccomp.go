@@ -2,50 +2,52 @@
 // Linux seccomp user notification. It assembles filters, installs them in front
 // of an exec, receives notifications, and reaches the notified thread's memory
 // and descriptors. It knows nothing of what the calls mean.
+//
+// The two sides meet over a Unix socket. In the process to be supervised,
+// [Launch] installs a [Filter] and hands over its listener, and the caller
+// execs. The supervisor takes the listener with [ReceiveListener], says with
+// [Acknowledge] whether it accepts, and answers calls with [Listener.Serve].
+//
+// Linux 5.19 on x86-64 is the least that is supported; [ProbeFeatures] says
+// what the running kernel offers.
 package seccomp
 
-// Notification is one system call of a filtered thread, waiting for an answer.
-// It is valid until its handler returns.
-type Notification struct{}
+import (
+	"errors"
+	"io"
 
-// ID is the kernel's cookie of the notification.
-func (n *Notification) ID() uint64 { panic("unimplemented") }
+	"golang.org/x/sys/unix"
+)
 
-// Thread is the calling thread's id, in the listener's pid namespace.
-func (n *Notification) Thread() int { panic("unimplemented") }
+// A Handler decides system calls. Handle is called by several goroutines at
+// once, for different threads of the filtered processes. A panic in Handle is
+// logged and its call answered with EIO.
+type Handler interface {
+	Handle(*Notification) Answer
+}
 
-// Process is the calling process's (thread group's) id.
-func (n *Notification) Process() (int, error) { panic("unimplemented") }
+// A LossObserver is a [Handler] that wants to know of answers that never
+// arrived: the caller was killed, or, where WAIT_KILLABLE_RECV is not active
+// ([Listener.WaitKillable]), a signal interrupted its wait. In the latter case
+// the kernel may issue the same call again under a new id, and what the handler
+// has done for the lost one must not be done twice.
+//
+// Lost is called on the goroutine that handled the call, before anything else
+// is received by it. The notification's memory and descriptors are out of reach
+// by then; its thread and arguments can still be read. A descriptor of
+// [Answer.Inject] has not been given to the caller.
+type LossObserver interface {
+	Handler
+	Lost(*Notification, Answer)
+}
 
-// Nr is the number of the system call (x86-64).
-func (n *Notification) Nr() int { panic("unimplemented") }
+// None is the value of [Answer.Inject] that injects nothing. It is the zero
+// value, so descriptor 0 cannot be injected by an answer; the Go runtime keeps
+// 0, 1 and 2 open from the start, so no file opened later has that number.
+const None = 0
 
-// Arg is the call's i-th argument, 0…5.
-func (n *Notification) Arg(i int) uint64 { panic("unimplemented") }
-
-// Valid reports whether the call still waits for its answer. Memory that was
-// read is the caller's only if Valid holds after the reading.
-func (n *Notification) Valid() bool { panic("unimplemented") }
-
-// ReadMemory fills p from the caller's memory at addr, and checks validity after.
-func (n *Notification) ReadMemory(p []byte, addr uint64) error { panic("unimplemented") }
-
-// WriteMemory copies p to the caller's memory at addr.
-func (n *Notification) WriteMemory(p []byte, addr uint64) error { panic("unimplemented") }
-
-// ReadString reads a NUL-terminated string of at most max bytes.
-func (n *Notification) ReadString(addr uint64, max int) (string, error) { panic("unimplemented") }
-
-// Dup duplicates the caller's descriptor into this process (pidfd_getfd), close-on-exec.
-func (n *Notification) Dup(fd int32) (int, error) { panic("unimplemented") }
-
-// Inject gives the caller a new descriptor of this process's file fd.
-func (n *Notification) Inject(fd int, cloexec bool) (int, error) { panic("unimplemented") }
-
-// Replace puts this process's file fd in place of the caller's descriptor target.
-func (n *Notification) Replace(fd int, target int32, cloexec bool) error { panic("unimplemented") }
-
-// Answer is what a handler decides for a notification.
+// Answer is what a handler decides for a notification. The zero Answer makes
+// the call return 0.
 type Answer struct {
 	Value    int64 // the call's result, when Errno is 0
 	Errno    int   // a positive errno, or 0
@@ -54,5 +56,25 @@ type Answer struct {
 	// its number, in one step: the caller never sees a descriptor of an
 	// interrupted call.
 	Inject  int
-	Cloexec bool
+	Cloexec bool // the injected descriptor is closed by exec
+	// Release, when not nil, is closed once the answer was delivered or lost:
+	// usually the file whose descriptor is injected, of which this process then
+	// needs no copy of its own.
+	Release io.Closer
+}
+
+// Result is the answer of a call that succeeded with value v.
+func Result(v int64) Answer { return Answer{Value: v} }
+
+// Fail is the answer of a call that failed with err: the errno err wraps, or
+// EIO when it wraps none. A nil err is success with value 0.
+func Fail(err error) Answer {
+	if err == nil {
+		return Answer{}
+	}
+	var errno unix.Errno
+	if !errors.As(err, &errno) || errno == 0 {
+		errno = unix.EIO
+	}
+	return Answer{Errno: int(errno)}
 }

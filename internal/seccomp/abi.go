@@ -1,0 +1,101 @@
+package seccomp
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// request is struct seccomp_notif (linux/seccomp.h).
+type request struct {
+	id    uint64
+	pid   uint32 // a thread id, in the receiver's pid namespace; 0 if outside it
+	flags uint32
+	data  callData
+}
+
+// callData is struct seccomp_data.
+type callData struct {
+	nr   int32
+	arch uint32
+	ip   uint64
+	args [6]uint64
+}
+
+// response is struct seccomp_notif_resp.
+type response struct {
+	id    uint64
+	val   int64
+	errno int32 // negative
+	flags uint32
+}
+
+// addFD is struct seccomp_notif_addfd.
+type addFD struct {
+	id         uint64
+	flags      uint32
+	srcfd      uint32
+	newfd      uint32
+	newfdFlags uint32
+}
+
+// notifSizes is struct seccomp_notif_sizes: the sizes the running kernel uses.
+type notifSizes struct {
+	notif, resp, data uint16
+}
+
+// waitKillableRecv (5.19) makes a received call wait uninterrupted by signals
+// other than fatal ones, so that it is answered exactly once.
+const waitKillableRecv = unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+
+// setModeFilter calls seccomp(SECCOMP_SET_MODE_FILTER) for the current thread.
+func setModeFilter(flags uintptr, prog *unix.SockFprog) (int, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(prog)))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// kernelSizes asks for the sizes of the notification structs.
+func kernelSizes() (notifSizes, error) {
+	var s notifSizes
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&s))); errno != 0 {
+		return s, fmt.Errorf("seccomp: this kernel has no user notification (Linux 5.19 or later is needed): %w", errno)
+	}
+	return s, nil
+}
+
+// The ioctls below differ in whether they can block. Those that cannot skip the
+// Go scheduler's bookkeeping around system calls.
+
+func receive(fd int, r *request) unix.Errno {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(r)))
+	return errno
+}
+
+func send(fd int, r *response) unix.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
+	return errno
+}
+
+func idValid(fd int, id *uint64) unix.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(id)))
+	return errno
+}
+
+// addDescriptor waits until the caller's thread has taken the descriptor.
+func addDescriptor(fd int, a *addFD) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(a)))
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+func setSyncWakeUp(fd int) unix.Errno {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	return errno
+}
