@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,10 +46,19 @@ func (b *bell) ring() {
 	}
 }
 
+// spin is the longest wait, in ns, that is spent awake: to fall asleep and to wake up
+// takes longer, above all on a virtual machine.
+const spin = 15_000
+
 // wait sleeps for ns nanoseconds, or until rung if ns is negative.
 func (b *bell) wait(ns int64) {
 	if ns == 0 {
 		runtime.Gosched()
+		return
+	}
+	if ns > 0 && ns < spin {
+		for begin := time.Now(); time.Since(begin) < time.Duration(ns) && !b.pending.Load(); {
+		}
 		return
 	}
 	if b.fd < 0 && (ns < 0 || ns > longestPause) {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/qgpu-project/qgpu/internal/simgpu/gpumem"
 )
 
@@ -206,4 +208,14 @@ type testWriter struct{ t testing.TB }
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(string(p))
 	return len(p), nil
+}
+
+// fileBlocks is the memory, in units of 512 bytes, that backs m.
+func fileBlocks(t testing.TB, m *gpumem.Shared) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(m.File().Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks
 }

@@ -7,11 +7,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/qgpu-project/qgpu/internal/simgpu/gpumem"
 )
 
 func storePut(c *Channel, put uint32) { atomic.StoreUint32(c.put, put) }
+
+// word is a word that the card and a client share.
+func word(b []byte) *uint32 { return (*uint32)(unsafe.Pointer(&b[0])) }
 
 // one is a card with one channel.
 func one(t testing.TB, with func(*ChannelConfig)) (*bench, *client) {

@@ -13,10 +13,11 @@ var pauses = []struct{ since, pause int64 }{
 	{2_000_000, 15_000},
 	{20_000_000, 50_000},
 	{200_000_000, 250_000},
-	{2_000_000_000, 1_000_000},
+	{1_000_000_000, 1_000_000},
+	{10_000_000_000, 2_000_000},
 }
 
-const longestPause = 2_000_000
+const longestPause = 4_000_000
 
 // poll decides which channels are looked at when.
 type poll struct {
@@ -35,20 +36,20 @@ func (p *poll) active(c *Channel, host uint64) {
 		p.owners = make(map[Owner]uint64)
 	}
 	p.owners[owner] = host
-	if !known || host-before > hotFor {
+	if !known || before+hotFor < host {
 		p.complete = 0 // the owner's channels become hot with the next look at all
 	}
 }
 
 // due returns the channels to look at now.
 func (p *poll) due(e *Engine, host uint64) []*Channel {
-	if host-p.complete < coldEach {
+	if host < p.complete+coldEach {
 		return p.hot
 	}
 	p.complete = host
 	p.hot = p.hot[:0]
 	for owner, at := range p.owners {
-		if host-at > hotFor {
+		if at+hotFor < host {
 			delete(p.owners, owner)
 		}
 	}
