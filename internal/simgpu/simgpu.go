@@ -1,6 +1,8 @@
 // Package simgpu is the simulated driver: it answers the calls that NVIDIA's
-// kernel modules would answer, for simulated cards. It knows RM objects, UVM
-// address spaces and channels, but not how calls reach it: a Caller brings them.
+// kernel modules would answer, for simulated cards. It owns RM clients and their
+// objects, UVM address spaces, the cards with their memory, and the device files.
+// It does not know how calls reach it: a Caller brings them. What a card's
+// channels do once they run is the engine's business, in package engine.
 package simgpu
 
 import "os"
@@ -22,7 +24,7 @@ type Node struct {
 }
 
 // FileID identifies an open device file, whoever holds it and under whatever
-// descriptor number.
+// descriptor number. Identify makes it.
 type FileID struct {
 	Dev, Ino uint64
 	Event    uint64 // the eventfd-id for event files, which share one inode; else 0
@@ -38,4 +40,16 @@ type Caller interface {
 	FileOf(fd int32) (FileID, error)
 	// ReplaceFile puts f in place of the caller's descriptor fd.
 	ReplaceFile(fd int32, f *os.File) error
+}
+
+// PrivilegedCaller is a Caller that can say whether the calling process has
+// CAP_SYS_ADMIN. The driver treats every other Caller as unprivileged.
+type PrivilegedCaller interface {
+	Caller
+	Privileged() bool
+}
+
+func privileged(c Caller) bool {
+	p, ok := c.(PrivilegedCaller)
+	return ok && p.Privileged()
 }

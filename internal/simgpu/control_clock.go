@@ -1,0 +1,75 @@
+package simgpu
+
+import "time"
+
+// clockControls are the controls about clocks, power, temperature and
+// utilisation. NVIDIA publishes neither names nor layouts of most; the layouts here
+// are what nvidia-smi and NVML of drivers 535 and 550 read.
+func clockControls() map[uint32]control {
+	return map[uint32]control{
+		0x20809001: constant(allClockDomains),
+		0x20809009: answer((*controlCall).clockDomains),
+		0x20809064: (*controlCall).clockFrequencies,
+		0x2080a068: constant(1), // performance states: P0 alone
+		0x2080a097: answer((*controlCall).utilization),
+	}
+}
+
+const allClockDomains = ^uint32(0)
+
+// Clock domains.
+const clockMemory = 4
+
+type clockDomains struct{ _, Mask uint32 }
+
+func (c *controlCall) clockDomains(p *clockDomains) status {
+	p.Mask = allClockDomains
+	return ok
+}
+
+// clockFrequencies answers a flag word, a count and a list of a domain, a mask, an
+// unknown and a frequency in kHz, which must not be 0.
+func (c *controlCall) clockFrequencies() status {
+	const most = 32
+	type clock struct{ Domain, Mask, _, KHz uint32 }
+	count, enough := viewAt[[2]uint32](c.params, 0)
+	if !enough {
+		return errInvalidParamStruct
+	}
+	list, fits := viewList[clock](c.params[8:], int(min(count[1], most)))
+	if !fits {
+		return errInvalidParamStruct
+	}
+	m := c.card.model
+	for i := range list {
+		list[i].Mask, list[i].KHz = list[i].Domain, m.MaxGraphicsMHz*1000
+		if list[i].Domain == clockMemory {
+			list[i].KHz = m.MaxMemoryMHz * 1000
+		}
+	}
+	return ok
+}
+
+// utilWindow is over what time utilisation is reported.
+const utilWindow = time.Second
+
+// busy is the utilisation of the card's graphics and compute engine in percent.
+func (c *card) busy() uint32 {
+	u := c.engine.Utilization(utilWindow)
+	if u.Window <= 0 {
+		return 0
+	}
+	return uint32(min(100*u.Busy/u.Window, 100))
+}
+
+type utilization struct {
+	Count   uint32
+	Domains [2]struct{ Domain, Percent, _, _ uint32 } // graphics, memory
+}
+
+func (c *controlCall) utilization(p *utilization) status {
+	busy := c.card.busy()
+	p.Domains[0].Percent = busy
+	p.Domains[1].Percent = busy / memoryShare
+	return ok
+}
