@@ -67,15 +67,17 @@ func controlFD(cmd uint32) int {
 	return None
 }
 
-// controlFDs are the offsets of the int32 file descriptors in the parameters of
-// controls. -1 there means no descriptor.
+// controlFDs are the offsets of file descriptors in the parameters of controls.
+// -1 there means no descriptor.
 var controlFDs = map[uint32]int{
+	0x00000d08: 0,  // NV0000_CTRL_CLIENT_SUBSCRIBE_TO_IMEX_CHANNEL_PARAMS.devDescriptor, uint64
 	0x00003d05: 16, // NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS.fd
 	0x00003d06: 0,  // NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS.fd
 	0x00003d08: 0,  // NV0000_CTRL_OS_UNIX_GET_EXPORT_OBJECT_INFO_PARAMS.fd
 	0x00003d0a: 72, // NV0000_CTRL_OS_UNIX_CREATE_EXPORT_OBJECT_FD_PARAMS.fd
 	0x00003d0b: 0,  // NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS.fd
 	0x00003d0c: 0,  // NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS.fd
+	0x00fd0104: 8,  // NV00FD_CTRL_ATTACH_GPU_PARAMS.devDescriptor, uint64
 }
 
 // closedControls are controls whose numbers have GSSLegacy set and for which

@@ -88,6 +88,7 @@ var subdeviceControls = []controlRow{
 	{cmd: 0x20801355, name: "NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_PENDING_CONFIGURATION", size: sizes{570: 4}},
 	{cmd: 0x20801358, name: "NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_INFOROM_SUPPORT", size: sizes{570: 4}},
 	{cmd: 0x20801359, name: "NV2080_CTRL_CMD_FB_QUERY_DRAM_ENCRYPTION_STATUS", size: sizes{570: 4, 580: gone}},
+	{cmd: 0x20801362, name: "NV2080_CTRL_CMD_FB_GET_UGPU_MEMORY_INFO", size: sizes{590: 48}},
 	{cmd: 0x20801701, name: "NV2080_CTRL_CMD_MC_GET_ARCH_INFO", size: sizes{535: 16}},
 	{cmd: 0x20801702, name: "NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS", size: sizes{535: 4}},
 	{cmd: 0x20801801, name: "NV2080_CTRL_CMD_BUS_GET_PCI_INFO", size: sizes{535: 16}},

@@ -50,7 +50,9 @@ type RMControl struct {
 	Opaque    bool
 	Privilege Privilege // which callers the driver accepts
 	Pointers  []Pointer // pointers inside the parameters
-	FD        int       // offset of an int32 file descriptor, or None
+	// FD is the offset of an int32 file descriptor, or of a uint64 whose low half
+	// it is, or None.
+	FD int
 }
 
 // Pointer is a pointer inside a control's parameters to a buffer of the caller.
