@@ -178,6 +178,13 @@ func (l *Library) SetCurrent(c Context) error {
 	return check("cuCtxSetCurrent", l.fn.CtxSetCurrent(c))
 }
 
+// CurrentContext is the context that is current on this thread, or 0.
+func (l *Library) CurrentContext() (Context, error) {
+	var c Context
+	err := check("cuCtxGetCurrent", l.fn.CtxGetCurrent(&c))
+	return c, err
+}
+
 // Synchronize waits for all work of the current context.
 func (l *Library) Synchronize() error {
 	return check("cuCtxSynchronize", l.fn.CtxSynchronize())

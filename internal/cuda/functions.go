@@ -14,6 +14,7 @@ type functions struct {
 	CtxCreate          func(c *Context, flags uint32, d Device) Result               `c:"cuCtxCreate_v2"`
 	CtxDestroy         func(c Context) Result                                        `c:"cuCtxDestroy_v2"`
 	CtxSetCurrent      func(c Context) Result                                        `c:"cuCtxSetCurrent"`
+	CtxGetCurrent      func(c *Context) Result                                       `c:"cuCtxGetCurrent"`
 	CtxSynchronize     func() Result                                                 `c:"cuCtxSynchronize"`
 	MemGetInfo         func(free, total *uint64) Result                              `c:"cuMemGetInfo_v2"`
 	MemAlloc           func(p *Pointer, size uint64) Result                          `c:"cuMemAlloc_v2"`

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
-	"github.com/qgpu-project/qgpu/internal/share"
 )
 
 const (
@@ -110,18 +109,11 @@ func (r *Registry) read(id string) (Tenant, error) {
 	if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
 		return Tenant{}, errStale // nobody holds it
 	}
-	data, err := os.ReadFile(r.path(id, recordFile))
+	t, err := ReadRecord(r.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Tenant{}, errStale
 	}
-	if err != nil {
-		return Tenant{}, fmt.Errorf("read tenant %s: %w", id, err)
-	}
-	var t Tenant
-	if err := json.Unmarshal(data, &t); err != nil {
-		return Tenant{}, fmt.Errorf("tenant %s: %s is damaged: %w", id, r.path(id, recordFile), err)
-	}
-	return t, nil
+	return t, err
 }
 
 // Admission is a tenant that has its place but does not run yet.
@@ -142,9 +134,9 @@ func (a *Admission) Close() {
 }
 
 // Admit places t on one of cards, atomically among all who admit, and makes its
-// folder. cards say what they have; what living tenants hold is taken from that.
-// owner is the user id that the folder is given to, the mediator's.
-func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card, owner int) (*Admission, error) {
+// folder, which the tenant's mediator will own. cards say what they have; what
+// living tenants hold is taken from that. Admit chooses t's Placement and UID.
+func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card) (*Admission, error) {
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -161,7 +153,21 @@ func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card, 
 	if err != nil {
 		return nil, err
 	}
-	return r.create(t, owner)
+	t.UID = freeUID(living)
+	return r.create(t)
+}
+
+// firstUID begins a range of user ids that distributions and container runtimes
+// leave alone (systemd's UID ranges end at 1879048191).
+const firstUID = 2_000_000_000
+
+// freeUID is the lowest user id that no living tenant's mediator has.
+func freeUID(living []Tenant) int {
+	for uid := firstUID; ; uid++ {
+		if !slices.ContainsFunc(living, func(t Tenant) bool { return t.UID == uid }) {
+			return uid
+		}
+	}
 }
 
 // WithTenants returns cards with what tenants hold of them taken.
@@ -179,7 +185,7 @@ func WithTenants(cards []placement.Card, tenants []Tenant) []placement.Card {
 	return cards
 }
 
-func (r *Registry) create(t Tenant, owner int) (a *Admission, err error) {
+func (r *Registry) create(t Tenant) (a *Admission, err error) {
 	dir := r.path(t.ID)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the tenant's folder: %w", err)
@@ -209,10 +215,10 @@ func (r *Registry) create(t Tenant, owner int) (a *Admission, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o644); err != nil {
 		return nil, fmt.Errorf("write the tenant's record: %w", err)
 	}
-	if err := os.Chown(dir, owner, owner); err != nil {
+	if err := os.Chown(dir, t.UID, t.UID); err != nil {
 		return nil, fmt.Errorf("give the tenant's folder to its mediator: %w", err)
 	}
 	return a, nil
@@ -258,11 +264,29 @@ func (r *Registry) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// Used sums what a state's cards have in use.
-func (s State) Used() (used, quota share.Memory) {
-	for _, c := range s.Cards {
-		used += c.Used
-		quota += c.Quota
+// ReadRecord reads the record of the tenant whose folder is dir.
+func ReadRecord(dir string) (Tenant, error) {
+	var t Tenant
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil {
+		return t, fmt.Errorf("read the tenant's record: %w", err)
 	}
-	return used, quota
+	if err := json.Unmarshal(data, &t); err != nil {
+		return t, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, recordFile), err)
+	}
+	return t, nil
+}
+
+// Leave empties the folder dir of a tenant that has ended. The folder itself is
+// swept later, by whoever may write above it.
+func Leave(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("empty the tenant's folder: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
 }

@@ -24,6 +24,7 @@ type Tenant struct {
 	Placement []placement.Slice `json:"placement"`
 	Program   []string          `json:"program"`
 	PID       int               `json:"pid"` // of the first process
+	UID       int               `json:"uid"` // of the mediator, its alone
 	Driver    string            `json:"driver"`
 	Since     time.Time         `json:"since"`
 }
@@ -35,6 +36,15 @@ type State struct {
 	Processes []int       `json:"processes"`         // that use the card
 	Calls     uint64      `json:"calls"`             // answered
 	Refused   []Refusal   `json:"refused,omitempty"` // by name
+}
+
+// Used sums what a state's cards have in use.
+func (s State) Used() (used, quota share.Memory) {
+	for _, c := range s.Cards {
+		used += c.Used
+		quota += c.Quota
+	}
+	return used, quota
 }
 
 // CardState is a tenant's use of one card.

@@ -198,7 +198,7 @@ func enter(conn *net.UnixConn, version string, args []string, withPaths bool) er
 		return err
 	}
 	runtime.LockOSThread()
-	if _, err := seccomp.Launch(conn, host.Filter(abi, withPaths), seccomp.InstallOptions{}); err != nil {
+	if err := seccomp.Launch(conn, host.Filter(abi, withPaths), seccomp.InstallOptions{}); err != nil {
 		return fmt.Errorf("enter the simulator: %w", err)
 	}
 	if err := unix.Exec(path, args, env); err != nil {

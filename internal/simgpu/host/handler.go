@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -31,7 +30,7 @@ func (h *handler) Handle(n *seccomp.Notification) seccomp.Answer {
 	}
 	path, err := n.ReadString(n.Arg(call.path), unix.PathMax)
 	if err != nil {
-		return seccomp.Answer{Errno: int(unix.EFAULT)}
+		return seccomp.Fail(unix.EFAULT)
 	}
 	return call.answer(h, n, path)
 }
@@ -41,13 +40,13 @@ func (h *handler) ioctl(n *seccomp.Notification) seccomp.Answer {
 	c := &caller{n: n}
 	id, err := c.FileOf(fd)
 	if err != nil {
-		return failure(err)
+		return seccomp.Fail(err)
 	}
 	if !h.driver.Owns(id) {
 		return seccomp.Answer{Continue: true}
 	}
 	if err := h.driver.Ioctl(c, id, cmd, n.Arg(2)); err != nil {
-		return failure(err)
+		return seccomp.Fail(err)
 	}
 	return seccomp.Answer{}
 }
@@ -57,31 +56,31 @@ func (h *handler) open(n *seccomp.Notification, path string, flags int) seccomp.
 	if node, ok := h.driver.Lookup(path); ok {
 		f, err := h.driver.Open(&caller{n: n}, node)
 		if err != nil {
-			return failure(err)
+			return seccomp.Fail(err)
 		}
 		return inject(f, flags)
 	}
 	if strings.HasPrefix(path, "/dev/nvidia") {
-		return seccomp.Answer{Errno: int(unix.ENOENT)}
+		return seccomp.Fail(unix.ENOENT)
 	}
 	if content, ok := h.paths.file(path); ok {
 		if flags&unix.O_ACCMODE != unix.O_RDONLY {
-			return seccomp.Answer{Errno: int(unix.EACCES)}
+			return seccomp.Fail(unix.EACCES)
 		}
 		f, err := contentFile(path, content)
 		if err != nil {
-			return failure(err)
+			return seccomp.Fail(err)
 		}
 		return inject(f, flags)
 	}
 	if h.paths.hidden(path) {
-		return seccomp.Answer{Errno: int(unix.ENOENT)}
+		return seccomp.Fail(unix.ENOENT)
 	}
 	return seccomp.Answer{Continue: true}
 }
 
 func inject(f *os.File, flags int) seccomp.Answer {
-	return seccomp.Answer{Inject: f, Cloexec: flags&unix.O_CLOEXEC != 0}
+	return seccomp.Answer{Inject: int(f.Fd()), Cloexec: flags&unix.O_CLOEXEC != 0, Release: f}
 }
 
 // contentFile is an open read-only file of the given content.
@@ -96,14 +95,6 @@ func contentFile(path, content string) (*os.File, error) {
 		return nil, fmt.Errorf("show %s: %w", path, err)
 	}
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
-}
-
-func failure(err error) seccomp.Answer {
-	var errno unix.Errno
-	if !errors.As(err, &errno) {
-		errno = unix.EIO
-	}
-	return seccomp.Answer{Errno: int(errno)}
 }
 
 // caller is the process behind a notification, as the driver sees it.

@@ -52,9 +52,9 @@ type pathCall struct {
 	answer func(h *handler, n *seccomp.Notification, path string) seccomp.Answer
 }
 
-// statx(2), unix.SYS_STATX.
+// Offsets in struct stat (x86-64) and struct statx.
 const (
-	statMode   = 24 // offset of st_mode in struct stat (x86-64)
+	statMode   = 24
 	statNlink  = 16
 	statRdev   = 40
 	statSize   = 48
@@ -116,7 +116,7 @@ func (h *handler) show(path string) (shown, bool) {
 // absent answers a call on a path that the driver does not show.
 func (h *handler) absent(path string) seccomp.Answer {
 	if h.paths.hidden(path) {
-		return seccomp.Answer{Errno: int(unix.ENOENT)}
+		return seccomp.Fail(unix.ENOENT)
 	}
 	return seccomp.Answer{Continue: true}
 }
@@ -133,7 +133,7 @@ func statAt(buffer int) func(*handler, *seccomp.Notification, string) seccomp.An
 		binary.LittleEndian.PutUint64(b[statRdev:], unix.Mkdev(s.major, s.minor))
 		binary.LittleEndian.PutUint64(b[statSize:], uint64(s.size))
 		if err := n.WriteMemory(b[:], n.Arg(buffer)); err != nil {
-			return seccomp.Answer{Errno: int(unix.EFAULT)}
+			return seccomp.Fail(unix.EFAULT)
 		}
 		return seccomp.Answer{}
 	}
@@ -152,7 +152,7 @@ func (h *handler) statx(n *seccomp.Notification, path string) seccomp.Answer {
 	binary.LittleEndian.PutUint32(b[statxRdevMaj:], s.major)
 	binary.LittleEndian.PutUint32(b[statxRdevMin:], s.minor)
 	if err := n.WriteMemory(b[:], n.Arg(4)); err != nil {
-		return seccomp.Answer{Errno: int(unix.EFAULT)}
+		return seccomp.Fail(unix.EFAULT)
 	}
 	return seccomp.Answer{}
 }

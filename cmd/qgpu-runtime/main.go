@@ -1,0 +1,11 @@
+// Command qgpu-runtime mediates tenants' calls on NVIDIA device files.
+package main
+
+import (
+	"os"
+
+	"github.com/qgpu-project/qgpu/internal/cli"
+	"github.com/qgpu-project/qgpu/internal/cli/runtimecmd"
+)
+
+func main() { os.Exit(cli.Run(runtimecmd.New())) }

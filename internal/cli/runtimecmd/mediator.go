@@ -1,0 +1,202 @@
+package runtimecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/mediator"
+	"github.com/qgpu-project/qgpu/internal/nvabi"
+	"github.com/qgpu-project/qgpu/internal/nvclient"
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/privilege"
+	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"github.com/qgpu-project/qgpu/internal/tenant"
+)
+
+func mediatorCommand() *cobra.Command {
+	var dir, driver string
+	c := &cobra.Command{
+		Use:    "mediator",
+		Short:  "Mediate one tenant, whose folder and descriptors are given",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			err := serveTenant(c.Context(), log, dir, driver == launch.DriverSimulated)
+			if err != nil {
+				log.Error("mediator ends", "err", err)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "the tenant's folder")
+	c.Flags().StringVar(&driver, "driver", launch.DriverKernel, "kernel or simulated")
+	return c
+}
+
+// inherited is the socket that this process inherited as descriptor fd.
+func inherited(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "launch")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the launch socket is missing: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// serveTenant mediates until the tenant's last process has ended.
+func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bool) error {
+	t, err := tenant.ReadRecord(dir)
+	if err != nil {
+		return err
+	}
+	if err := dropPrivileges(t.UID); err != nil {
+		return err
+	}
+	defer tenant.Leave(dir)
+	conn, err := inherited(launch.LaunchFD)
+	if err != nil {
+		return err
+	}
+	m, err := newMediator(t, simulated, log)
+	if err != nil {
+		fmt.Fprintln(conn, err)
+		return err
+	}
+	defer m.Close()
+	unix.CloseOnExec(launch.LockFD)
+	control, err := controlListener()
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	go tenant.ServeControl(control, stater{m, t}, log)
+	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
+		return fmt.Errorf("tell the launcher: %w", err)
+	}
+	listener, err := admitProgram(conn)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return listener.Serve(ctx, handler{m})
+}
+
+// dropPrivileges starts this program again as user uid, with CAP_SYS_PTRACE
+// alone, to reach the tenant. The driver grants rights by what its caller has.
+func dropPrivileges(uid int) error {
+	if os.Geteuid() == uid {
+		return nil
+	}
+	keep := privilege.Of(unix.CAP_SYS_PTRACE)
+	runtime.LockOSThread()
+	if err := privilege.Bound(keep); err != nil {
+		return err
+	}
+	if err := privilege.User(uid, uid, keep); err != nil {
+		return err
+	}
+	return fmt.Errorf("start again without privileges: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+func newMediator(t tenant.Tenant, simulated bool, log *slog.Logger) (*mediator.Mediator, error) {
+	kernel := mediator.Kernel{}
+	ctl, err := kernel.Open("/dev/nvidiactl", unix.O_RDWR)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/nvidiactl: %w", err)
+	}
+	version, err := nvclient.Version(kernel, ctl)
+	kernel.Close(ctl)
+	if err != nil {
+		return nil, err
+	}
+	abi, err := nvabi.For(version)
+	if err != nil {
+		return nil, err
+	}
+	var cards []mediator.Card
+	for _, s := range t.Placement {
+		cards = append(cards, mediator.Card{Minor: s.Index, Quota: uint64(s.Memory)})
+	}
+	return mediator.New(mediator.Config{ABI: abi, Cards: cards, Simulated: simulated, Log: log})
+}
+
+func controlListener() (*net.UnixListener, error) {
+	f := os.NewFile(launch.ControlFD, "control")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("the control socket is missing: %w", err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l.(*net.UnixListener), nil
+}
+
+// admitProgram takes the program's listener, unless the program could undo what
+// the filter does.
+func admitProgram(conn *net.UnixConn) (*seccomp.Listener, error) {
+	const patience = time.Minute
+	conn.SetDeadline(time.Now().Add(patience))
+	listener, peer, err := seccomp.ReceiveListener(conn)
+	if err != nil {
+		return nil, fmt.Errorf("receive the program's listener: %w", err)
+	}
+	err = admissible(peer.PID)
+	if ackErr := seccomp.Acknowledge(conn, err); err == nil {
+		err = ackErr
+	}
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, conn.Close()
+}
+
+// admissible refuses a program that is or can become an administrator: the
+// driver would grant it what no filter of calls holds back.
+func admissible(pid int) error {
+	caps, err := privilege.Bounding(pid)
+	if err != nil {
+		return err
+	}
+	if caps.Has(unix.CAP_SYS_ADMIN) {
+		return errors.New("the program may have CAP_SYS_ADMIN, which the driver treats as its administrator; drop it from the bounding set (a privileged container cannot be a tenant)")
+	}
+	return nil
+}
+
+// handler adapts a mediator to notifications.
+type handler struct{ m *mediator.Mediator }
+
+func (h handler) Handle(n *seccomp.Notification) seccomp.Answer { return h.m.Handle(n) }
+
+func (h handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.m.Lost(n, a) }
+
+// stater tells a mediator's state in the registry's words.
+type stater struct {
+	m *mediator.Mediator
+	t tenant.Tenant
+}
+
+func (s stater) State() tenant.State {
+	return tenant.State{Mediator: os.Getpid(), Cards: cardStates(s.t.Placement, s.m)}
+}
+
+func cardStates(slices []placement.Slice, m *mediator.Mediator) []tenant.CardState {
+	var states []tenant.CardState
+	for _, s := range slices {
+		states = append(states, tenant.CardState{UUID: s.UUID, Quota: s.Memory})
+	}
+	return states
+}

@@ -1,0 +1,64 @@
+// Package runtimecmd is the qgpu-runtime command: the mediator process of a
+// tenant, and what is needed to start one.
+package runtimecmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/nvclient"
+)
+
+// New makes the command.
+func New() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "qgpu-runtime",
+		Short: "Mediate a tenant's calls on NVIDIA device files",
+	}
+	root.AddCommand(mediatorCommand(), cardsCommand(), spawnCommand())
+	return root
+}
+
+func cardsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cards",
+		Short: "List the driver's cards as JSON",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cards, version, err := nvclient.List(nvclient.Kernel{})
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(c.OutOrStdout()).Encode(launch.Inventory{Version: version.String(), Cards: cards})
+		},
+	}
+}
+
+// spawnCommand starts a process and ends at once, so that the process is nobody's
+// child. It hands on the descriptors that a mediator inherits.
+func spawnCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "spawn -- PROGRAM [ARGS…]",
+		Args:   cobra.MinimumNArgs(1),
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Stderr = os.Stderr
+			cmd.Dir = "/"
+			for fd := launch.LockFD; fd <= launch.LaunchFD; fd++ {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))
+			}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			if err := cmd.Start(); err != nil {
+				return fmt.Errorf("start %s: %w", args[0], err)
+			}
+			return cmd.Process.Release()
+		},
+	}
+}

@@ -1,0 +1,110 @@
+// Package isolation tries every path by which a CUDA program takes a card's
+// memory: does it work within a quota, does it fail as CUDA's own out-of-memory
+// beyond it, does what is freed come back? It is a CUDA program's side of the
+// question and knows nothing of how a quota is enforced.
+package isolation
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/qgpu-project/qgpu/internal/cuda"
+)
+
+// Env is a CUDA context to allocate in.
+type Env struct {
+	Lib    *cuda.Library
+	Device cuda.Device
+	Stream cuda.Stream
+}
+
+// Path is a way to take memory.
+type Path struct {
+	Name string
+	// Host: the memory is the host's, which no card's quota limits.
+	Host bool
+	// take takes about size bytes; release gives them back.
+	take func(e Env, size uint64) (release func() error, err error)
+}
+
+// Trial is what happened to one path.
+type Trial struct {
+	Path string `json:"path"`
+	// Within: taking a part of the quota worked, and the memory held what was
+	// copied to it where the path has an address.
+	Within bool `json:"within"`
+	// Over: taking more than the quota failed as CUDA_ERROR_OUT_OF_MEMORY, after
+	// Taken bytes. Always true of host memory, where nothing is tried.
+	Over  bool   `json:"over"`
+	Taken uint64 `json:"taken"`
+	// Leaked is how much less memory is free after everything was released.
+	Leaked int64  `json:"leaked"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Try tries p in e: once with within bytes, then in steps of as much until it
+// fails or limit bytes are taken, which is more than the quota.
+func Try(e Env, p Path, within, limit uint64) Trial {
+	t := Trial{Path: p.Name}
+	// The first use of a path may set up structures that stay with the context.
+	if err := once(e, p, within); err != nil {
+		t.Error = fmt.Sprintf("within the quota: %v", err)
+		return t
+	}
+	t.Within = true
+	free, _, err := e.Lib.MemoryInfo()
+	if err != nil {
+		t.Error = err.Error()
+		return t
+	}
+	if p.Host {
+		t.Over = true
+	} else {
+		t.Taken, err = exhaust(e, p, within, limit)
+		t.Over = cuda.IsOutOfMemory(err)
+		if !t.Over {
+			t.Error = fmt.Sprintf("over the quota: %v", err)
+		}
+	}
+	if err := once(e, p, within); err != nil {
+		t.Error = fmt.Sprintf("within the quota, after it was exhausted: %v", err)
+	}
+	after, _, err := e.Lib.MemoryInfo()
+	if err != nil {
+		t.Error = err.Error()
+	}
+	t.Leaked = int64(free) - int64(after)
+	return t
+}
+
+func once(e Env, p Path, size uint64) error {
+	release, err := p.take(e, size)
+	if err != nil {
+		return err
+	}
+	return release()
+}
+
+// errNoLimit says that a path gave more than there is.
+var errNoLimit = errors.New("it never failed")
+
+// exhaust takes step bytes again and again, until it fails or limit is reached,
+// and gives everything back.
+func exhaust(e Env, p Path, step, limit uint64) (taken uint64, err error) {
+	var releases []func() error
+	defer func() {
+		for _, release := range releases {
+			if releaseErr := release(); releaseErr != nil && cuda.IsOutOfMemory(err) {
+				err = fmt.Errorf("release: %w", releaseErr)
+			}
+		}
+	}()
+	for taken = 0; taken < limit; taken += step {
+		release, err := p.take(e, step)
+		if err != nil {
+			return taken, err
+		}
+		releases = append(releases, release)
+	}
+	return taken, errNoLimit
+}
