@@ -32,12 +32,14 @@ type bench struct {
 	t    testing.TB
 	card *Engine
 	host *handClock
+
+	patience int // turns at one time after which the card may go on later
 }
 
 func newBench(t testing.TB, cfg Config) *bench {
 	t.Helper()
 	h := newHandClock()
-	b := &bench{t: t, card: newEngine(cfg, h.clock()), host: h}
+	b := &bench{t: t, card: newEngine(cfg, h.clock()), host: h, patience: 1000}
 	t.Cleanup(b.card.Close)
 	return b
 }
@@ -55,7 +57,7 @@ func (b *bench) pass(d uint64) {
 func (b *bench) turn() {
 	b.card.mu.Lock()
 	defer b.card.mu.Unlock()
-	for range 1000 {
+	for range b.patience {
 		if b.card.turn() != 0 {
 			return
 		}
@@ -97,6 +99,7 @@ func newClient(t testing.TB, e *Engine, g *Group, with func(*ChannelConfig)) *cl
 			t.Fatal(err)
 		}
 	}
+	t.Cleanup(c.space.Clear)
 	c.userd = make([]byte, userdSize)
 	cfg := ChannelConfig{Group: g, Space: c.space, GPFIFO: testRing, Entries: testEntry, USERD: c.userd}
 	if with != nil {

@@ -112,7 +112,7 @@ func (c *Channel) Enable(on bool) {
 	c.scheduled = on
 	if on {
 		e.runlist.Schedule(c.list)
-		e.wake(c)
+		e.poll.all()
 	}
 	e.Kick()
 }
@@ -264,6 +264,15 @@ func (c *Channel) acquire(a acquire) error {
 		}
 	}
 	return nil
+}
+
+// look finds what the channel's client has submitted or released.
+func (c *Channel) look() {
+	if c.wait != nil {
+		c.retry()
+		return
+	}
+	c.engine.wake(c)
 }
 
 // retry looks again at the semaphore that is waited for.

@@ -67,9 +67,12 @@ func (c *Channel) bind(id uint32) error {
 		k = &otherClass
 		c.engine.unknown("host", hostSetObject, id)
 	}
-	if o := c.objects[c.header.sub]; o != nil && o.id == id {
-		return nil
+	o := c.objects[c.header.sub]
+	switch {
+	case o == nil:
+		c.objects[c.header.sub] = &object{class: k, id: id}
+	case o.id != id:
+		*o = object{class: k, id: id}
 	}
-	c.objects[c.header.sub] = &object{class: k, id: id}
 	return nil
 }

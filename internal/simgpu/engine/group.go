@@ -91,9 +91,7 @@ func (e *Engine) RestartRunlist() error {
 		return ErrInvalidState
 	}
 	e.runlist.Restart()
-	for _, c := range e.channels {
-		e.wake(c)
-	}
+	e.poll.all()
 	e.mu.Unlock()
 	e.Kick()
 	return nil

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 
 	"github.com/qgpu-project/qgpu/internal/simgpu/engine/runlist"
 	"github.com/qgpu-project/qgpu/internal/simgpu/gpumem"
@@ -182,12 +181,7 @@ func (e *Engine) released(s *gpumem.Space) {
 // look finds what clients have submitted and released.
 func (e *Engine) look(host uint64) {
 	for _, c := range e.poll.due(e, host) {
-		switch {
-		case c.wait != nil:
-			e.guard(c, c.retry)
-		case atomic.LoadUint32(c.put) != c.position:
-			e.wake(c)
-		}
+		e.guard(c, c.look)
 	}
 }
 

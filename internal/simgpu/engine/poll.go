@@ -37,9 +37,12 @@ func (p *poll) active(c *Channel, host uint64) {
 	}
 	p.owners[owner] = host
 	if !known || before+hotFor < host {
-		p.complete = 0 // the owner's channels become hot with the next look at all
+		p.all() // which makes the owner's channels hot
 	}
 }
+
+// all makes the next look one at all channels.
+func (p *poll) all() { p.complete = 0 }
 
 // due returns the channels to look at now.
 func (p *poll) due(e *Engine, host uint64) []*Channel {
