@@ -1,0 +1,791 @@
+package mediator
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/qgpu-project/qgpu/internal/nvabi"
+	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/nvgpu"
+)
+
+const (
+	mib       = 1 << 20
+	gib       = 1 << 30
+	mediators = 4711 // the mediator's own process id to the fake driver
+)
+
+// fakeFile is an open file of the fake driver.
+type fakeFile struct {
+	ino  uint64
+	path string
+}
+
+// fakeDriver behaves like RM and UVM for the calls the tests make: handles, parents,
+// duplicates, memory and its count, and the identity of files.
+type fakeDriver struct {
+	mu      sync.Mutex
+	version string
+	cards   int
+	total   uint64 // bytes of each card
+	fds     map[int]*fakeFile
+	nextFD  int
+	nextIno uint64
+	// swaps: MAP_MEMORY and ALLOC_OS_EVENT replace the file, as a simulated driver does.
+	swaps  bool
+	tenant *fakeTenant
+
+	clients    map[uint32]map[uint32]*fakeObject
+	nextClient uint32
+	nextHandle uint32
+	round      uint64 // allocations are rounded up to it
+	calls      []string
+	seen       map[uint32][]byte // parameters of each control as the driver saw them
+	uvmSeen    map[uint32][]byte
+	failAlloc  uint32 // status of the next memory allocation
+	onExecute  func()
+	pinned     []byte
+}
+
+type fakeObject struct {
+	class, parent uint32
+	memory        *fakeMemory
+}
+
+type fakeMemory struct {
+	card  int
+	bytes uint64
+}
+
+func newFakeDriver() *fakeDriver {
+	return &fakeDriver{
+		version: "535.309.01", cards: 2, total: 16 * gib,
+		fds: make(map[int]*fakeFile), nextFD: 100, nextIno: 1,
+		clients: make(map[uint32]map[uint32]*fakeObject), nextClient: 0xc1d00000, nextHandle: 0x5c000000,
+		round: 64 << 10, seen: make(map[uint32][]byte), uvmSeen: make(map[uint32][]byte),
+	}
+}
+
+func (d *fakeDriver) Open(path string, flags int) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var minor int
+	switch {
+	case path == "/dev/nvidiactl", path == "/dev/nvidia-uvm":
+	case strings.HasPrefix(path, "/dev/nvidia"):
+		if _, err := fmt.Sscanf(path, "/dev/nvidia%d", &minor); err != nil || minor >= d.cards {
+			return 0, unix.ENOENT
+		}
+	default:
+		return 0, unix.ENOENT
+	}
+	d.nextIno++
+	return d.install(&fakeFile{ino: d.nextIno, path: path}), nil
+}
+
+func (d *fakeDriver) install(f *fakeFile) int {
+	d.nextFD++
+	d.fds[d.nextFD] = f
+	return d.nextFD
+}
+
+func (d *fakeDriver) Close(fd int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.fds[fd]; !ok {
+		return unix.EBADF
+	}
+	delete(d.fds, fd)
+	return nil
+}
+
+func (d *fakeDriver) Stat(fd int) (Stat, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, ok := d.fds[fd]
+	if !ok {
+		return Stat{}, unix.EBADF
+	}
+	return Stat{Dev: 9, Ino: f.ino}, nil
+}
+
+func (d *fakeDriver) open() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.fds)
+}
+
+func (d *fakeDriver) Ioctl(fd int, cmd uint32, arg unsafe.Pointer) error {
+	if d.onExecute != nil {
+		d.onExecute()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, ok := d.fds[fd]
+	if !ok {
+		return unix.EBADF
+	}
+	if f.path == "/dev/nvidia-uvm" {
+		return d.uvm(cmd, arg)
+	}
+	a := message(unsafe.Slice((*byte)(arg), nvabi.IoctlSize(cmd)))
+	nr := uint8(cmd)
+	d.calls = append(d.calls, fmt.Sprintf("%#x", nr))
+	switch nr {
+	case nvabi.EscCheckVersionStr:
+		a.setU32(4, 1)
+		copy(a[8:], d.version+"\x00")
+	case nvabi.EscCardInfo:
+		for i := range d.cards {
+			e := a[i*cardInfoSize:]
+			e[0] = 1
+			e[8] = byte(i + 1)
+			e.setU32(cardInfoGPUID, fakeGPUID(i))
+			e.setU64(cardInfoFB, d.total)
+			e.setU32(cardInfoMinor, uint32(i))
+		}
+	case nvabi.EscRMAlloc:
+		d.alloc(a)
+	case nvabi.EscRMFree:
+		d.free(a.u32(0), a.u32(8))
+		a.setU32(12, 0)
+	case nvabi.EscRMControl:
+		d.control(a)
+	case nvabi.EscRMDupObject:
+		src := d.clients[a.u32(12)][a.u32(16)]
+		if src == nil {
+			a.setU32(24, statusNotFound)
+			return nil
+		}
+		d.newHandle(a, 8)
+		d.clients[a.u32(0)][a.u32(8)] = &fakeObject{class: src.class, parent: a.u32(4), memory: src.memory}
+		a.setU32(24, 0)
+	case nvabi.EscRMVidHeapControl:
+		d.heap(a)
+	case nvabi.EscRMMapMemory, nvabi.EscAllocOSEvent:
+		off := 48
+		if nr == nvabi.EscAllocOSEvent {
+			off = 8
+		}
+		inner := int(int32(a.u32(off)))
+		if _, ok := d.fds[inner]; !ok {
+			return unix.EINVAL
+		}
+		if d.swaps {
+			d.nextIno++
+			d.tenant.swapped = d.nextIno
+			d.fds[inner] = &fakeFile{ino: d.nextIno, path: "swapped"}
+		}
+	case nvabi.EscRegisterFD:
+		if _, ok := d.fds[int(int32(a.u32(0)))]; !ok {
+			return unix.EINVAL
+		}
+	case 0xFA:
+		d.pinned = append([]byte(nil), unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&a[8]))), 56)...)
+		d.pinned = append(d.pinned, a[:4]...)
+	case nvabi.EscAttachGPUsToFD, nvabi.EscSysParams, nvabi.EscNUMAInfo, nvabi.EscRMUnmapMemory, nvabi.EscFreeOSEvent, nvabi.EscRMUpdateDeviceMappingInfo:
+	case nvabi.EscRMAllocMemory:
+		d.newHandle(a, 8)
+		d.clients[a.u32(0)][a.u32(8)] = &fakeObject{class: a.u32(12), parent: a.u32(4)}
+	default:
+		return unix.EINVAL
+	}
+	return nil
+}
+
+func fakeGPUID(i int) uint32 { return uint32(0x100 * (i + 1)) }
+
+func (d *fakeDriver) newHandle(a message, off int) {
+	if a.u32(off) == 0 {
+		d.nextHandle++
+		a.setU32(off, d.nextHandle)
+	}
+}
+
+func (d *fakeDriver) cardOf(client, handle uint32) int {
+	for range 16 {
+		o := d.clients[client][handle]
+		if o == nil {
+			return 0
+		}
+		if o.class == nvgpu.NV01_DEVICE_0 {
+			return o.memory.card
+		}
+		handle = o.parent
+	}
+	return 0
+}
+
+func (d *fakeDriver) alloc(a message) {
+	status := 28
+	if len(a) == sizeNVOS64 {
+		status = 40
+	}
+	a.setU32(status, 0)
+	class := a.u32(allocClass)
+	if class == nvgpu.NV01_ROOT || class == nvgpu.NV01_ROOT_CLIENT {
+		d.nextClient++
+		a.setU32(8, d.nextClient)
+		d.clients[d.nextClient] = make(map[uint32]*fakeObject)
+		return
+	}
+	objects, ok := d.clients[a.u32(0)]
+	if !ok {
+		a.setU32(status, statusInvalidClient)
+		return
+	}
+	d.newHandle(a, 8)
+	if _, ok := objects[a.u32(8)]; ok {
+		a.setU32(status, 0x19)
+		return
+	}
+	o := &fakeObject{class: class, parent: a.u32(4)}
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&a[allocParams]))
+	switch class {
+	case nvgpu.NV01_DEVICE_0:
+		o.memory = &fakeMemory{}
+		if p != nil {
+			o.memory.card = int(*(*uint32)(p))
+		}
+	case nvgpu.NV01_MEMORY_LOCAL_USER:
+		params := message(unsafe.Slice((*byte)(p), 120))
+		if d.failAlloc != 0 {
+			a.setU32(status, d.failAlloc)
+			d.failAlloc = 0
+			return
+		}
+		size := (params.u64(memorySize) + d.round - 1) / d.round * d.round
+		params.setU64(memorySize, size)
+		params.setU64(memoryLimit, size-1)
+		o.memory = &fakeMemory{card: d.cardOf(a.u32(0), a.u32(4)), bytes: size}
+	case nvgpu.NV01_EVENT_OS_EVENT:
+		if _, ok := d.fds[int(*(*uint64)(unsafe.Add(p, 16)))]; !ok {
+			a.setU32(status, statusInvalidArgument)
+			return
+		}
+	}
+	objects[a.u32(8)] = o
+}
+
+func (d *fakeDriver) heap(a message) {
+	a.setU32(20, 0)
+	objects := d.clients[a.u32(0)]
+	switch a.u32(heapFunction) {
+	case heapAllocSize:
+		if d.failAlloc != 0 {
+			a.setU32(20, d.failAlloc)
+			d.failAlloc = 0
+			return
+		}
+		d.newHandle(a, heapHandle)
+		o := &fakeObject{parent: a.u32(heapParent), class: nvgpu.NV01_MEMORY_SYSTEM}
+		size := (a.u64(heapSize) + d.round - 1) / d.round * d.round
+		if a.u32(heapFlags)&flagVirtual == 0 && a.u32(heapAttr)>>locationAt&3 != locationHost {
+			o.class = nvgpu.NV01_MEMORY_LOCAL_USER
+			o.memory = &fakeMemory{card: d.cardOf(a.u32(0), a.u32(heapParent)), bytes: size}
+		}
+		a.setU64(heapSize, size)
+		a.setU64(heapLimit, size-1)
+		objects[a.u32(heapHandle)] = o
+	case heapFreeSize:
+		d.free(a.u32(0), a.u32(heapHandle))
+	case heapInfo:
+		a.setU64(heapTotal, d.total)
+		a.setU64(heapFree, d.total/2)
+	}
+}
+
+func (d *fakeDriver) free(client, handle uint32) {
+	if client == handle {
+		delete(d.clients, client)
+		return
+	}
+	objects := d.clients[client]
+	delete(objects, handle)
+	for h, o := range objects {
+		if o.parent == handle {
+			d.free(client, h)
+		}
+	}
+}
+
+// used is what the driver counts for the mediator's process.
+func (d *fakeDriver) used(card int) uint64 {
+	seen := make(map[*fakeMemory]bool)
+	var sum uint64
+	for _, objects := range d.clients {
+		for _, o := range objects {
+			if m := o.memory; m != nil && o.class == nvgpu.NV01_MEMORY_LOCAL_USER && m.card == card && !seen[m] {
+				seen[m] = true
+				sum += m.bytes
+			}
+		}
+	}
+	return sum
+}
+
+func (d *fakeDriver) control(a message) {
+	a.setU32(28, 0)
+	client, cmd := a.u32(0), a.u32(controlCmd)
+	if _, ok := d.clients[client]; !ok {
+		a.setU32(28, statusInvalidClient)
+		return
+	}
+	var p message
+	if ptr := *(*unsafe.Pointer)(unsafe.Pointer(&a[controlPtr])); ptr != nil {
+		p = unsafe.Slice((*byte)(ptr), a.u32(controlSize))
+	}
+	d.seen[cmd] = append([]byte(nil), p...)
+	card := d.cardOf(client, a.u32(controlObj))
+	switch cmd {
+	case nvgpu.NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2:
+		p.setU32(8, p.u32(0)/0x100-1)
+	case nvgpu.NV0000_CTRL_CMD_GPU_GET_PROBED_IDS, nvgpu.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS:
+		for i := range len(p) / 4 {
+			p.setU32(4*i, 0xffffffff)
+		}
+		for i := range d.cards {
+			p.setU32(4*i, fakeGPUID(i))
+		}
+	case nvgpu.NV2080_CTRL_CMD_GPU_GET_NAME_STRING:
+		copy(p[4:], "Tesla T4\x00")
+	case nvgpu.NV2080_CTRL_CMD_GPU_GET_GID_INFO:
+		copy(p[12:], fmt.Sprintf("GPU-5a1dbeef-1122-4344-8566-7788990000%02x\x00", card))
+	case nvgpu.NV2080_CTRL_CMD_FB_GET_INFO_V2:
+		d.fbInfo(p[4:], p.u32(0), card)
+	case nvgpu.NV2080_CTRL_CMD_FB_GET_INFO:
+		list := *(*unsafe.Pointer)(unsafe.Pointer(&p[8]))
+		d.fbInfo(unsafe.Slice((*byte)(list), 8*p.u32(0)), p.u32(0), card)
+	case nvgpu.NV2080_CTRL_CMD_GPU_GET_PIDS:
+		p.setU32(8, 2)
+		p.setU32(12, 99)
+		p.setU32(16, mediators)
+	case nvgpu.NV2080_CTRL_CMD_GPU_GET_PID_INFO:
+		p.setU64(8+16, d.used(card))
+	}
+}
+
+func (d *fakeDriver) fbInfo(list message, n uint32, card int) {
+	for i := range int(n) {
+		v := uint32(d.total >> 10)
+		if list.u32(8*i) == fbHeapFree {
+			v = uint32((d.total - d.used(card)) >> 10)
+		}
+		list.setU32(8*i+4, v)
+	}
+}
+
+func (d *fakeDriver) uvm(cmd uint32, arg unsafe.Pointer) error {
+	abi, err := nvabi.For(nvabi.Version{Major: 535, Minor: 309, Patch: 1})
+	if err != nil {
+		return err
+	}
+	u := abi.UVM[cmd]
+	d.calls = append(d.calls, u.Name)
+	if u.Size > 0 {
+		a := message(unsafe.Slice((*byte)(arg), u.Size))
+		d.uvmSeen[cmd] = append([]byte(nil), a...)
+		if u.Status != nvabi.None {
+			a.setU32(u.Status, 0)
+		}
+	}
+	return nil
+}
+
+// fakeTenant is a process of the tenant: its memory and descriptors.
+type fakeTenant struct {
+	t      testing.TB
+	m      *Mediator
+	d      *fakeDriver
+	procs  *fakeProcesses
+	pid    int
+	thread int
+
+	mu       sync.Mutex
+	memory   []byte
+	reads    map[uint64]int
+	onRead   func(addr uint64)
+	fds      map[int32]*fakeFile
+	nextFD   int32
+	swapped  uint64
+	replaced map[int32]*fakeFile
+	id       uint64
+	answers  map[uint64]*fakeCall
+}
+
+const memoryBase = 0x10000
+
+func newTenant(t testing.TB, m *Mediator, d *fakeDriver, procs *fakeProcesses, pid int) *fakeTenant {
+	tn := &fakeTenant{
+		t: t, m: m, d: d, procs: procs, pid: pid, thread: pid,
+		reads: make(map[uint64]int), fds: make(map[int32]*fakeFile), nextFD: 10,
+		replaced: make(map[int32]*fakeFile), answers: make(map[uint64]*fakeCall),
+	}
+	d.tenant = tn
+	procs.start(pid)
+	return tn
+}
+
+// put copies b to fresh memory and returns its address.
+func (t *fakeTenant) put(b []byte) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	addr := memoryBase + uint64(len(t.memory))
+	t.memory = append(t.memory, b...)
+	for len(t.memory)%16 != 0 {
+		t.memory = append(t.memory, 0)
+	}
+	return addr
+}
+
+func (t *fakeTenant) at(addr uint64, n int) message {
+	return t.memory[addr-memoryBase : addr-memoryBase+uint64(n)]
+}
+
+func (t *fakeTenant) within(addr uint64, n int) bool {
+	return addr >= memoryBase && addr-memoryBase <= uint64(len(t.memory)) && uint64(n) <= uint64(len(t.memory))-(addr-memoryBase)
+}
+
+// fakeCall is a notification.
+type fakeCall struct {
+	*fakeTenant
+	id   uint64
+	tid  int
+	nr   int
+	args [6]uint64
+}
+
+func (c *fakeCall) ID() uint64            { return c.id }
+func (c *fakeCall) Thread() int           { return c.tid }
+func (c *fakeCall) Process() (int, error) { return c.pid, nil }
+func (c *fakeCall) Nr() int               { return c.nr }
+func (c *fakeCall) Arg(i int) uint64      { return c.args[i] }
+
+func (c *fakeCall) ReadMemory(p []byte, addr uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads[addr]++
+	if !c.within(addr, len(p)) {
+		return unix.EFAULT
+	}
+	copy(p, c.at(addr, len(p)))
+	if c.onRead != nil {
+		c.onRead(addr)
+	}
+	return nil
+}
+
+func (c *fakeCall) WriteMemory(p []byte, addr uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.within(addr, len(p)) {
+		return unix.EFAULT
+	}
+	copy(c.at(addr, len(p)), p)
+	return nil
+}
+
+func (c *fakeCall) ReadString(addr uint64, max int) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.within(addr, 1) {
+		return "", unix.EFAULT
+	}
+	b := c.memory[addr-memoryBase:]
+	for i, x := range b[:min(len(b), max)] {
+		if x == 0 {
+			return string(b[:i]), nil
+		}
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+func (c *fakeCall) Dup(fd int32) (int, error) {
+	c.mu.Lock()
+	f, ok := c.fds[fd]
+	c.mu.Unlock()
+	if !ok {
+		return 0, unix.EBADF
+	}
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	return c.d.install(f), nil
+}
+
+func (c *fakeCall) Replace(fd int, target int32, cloexec bool) error {
+	c.d.mu.Lock()
+	f := c.d.fds[fd]
+	c.d.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f == nil {
+		return unix.EBADF
+	}
+	c.fds[target], c.replaced[target] = f, f
+	return nil
+}
+
+// notify makes a call and returns its answer.
+func (t *fakeTenant) notify(nr int, args ...uint64) seccomp.Answer {
+	t.mu.Lock()
+	t.id++
+	c := &fakeCall{fakeTenant: t, id: uint64(t.pid)<<32 | t.id, tid: t.thread, nr: nr}
+	t.mu.Unlock()
+	copy(c.args[:], args)
+	a := t.m.Handle(c)
+	if a.Inject != 0 {
+		t.d.mu.Lock()
+		f := t.d.fds[a.Inject]
+		t.d.mu.Unlock()
+		t.mu.Lock()
+		t.nextFD++
+		t.fds[t.nextFD] = f
+		a.Value = int64(t.nextFD)
+		t.mu.Unlock()
+		if err := a.Release.Close(); err != nil {
+			t.t.Errorf("release: %v", err)
+		}
+	}
+	return a
+}
+
+// open opens a device file, or fails the test.
+func (t *fakeTenant) open(path string) int32 {
+	t.t.Helper()
+	a := t.notify(unix.SYS_OPENAT, uint64(0xffffff9c), t.put(append([]byte(path), 0)), unix.O_RDWR|unix.O_CLOEXEC)
+	if a.Errno != 0 || a.Inject == 0 {
+		t.t.Fatalf("open %s: %+v", path, a)
+	}
+	return int32(a.Value)
+}
+
+// ioctl makes an ioctl of a number with arg and returns the argument afterwards.
+func (t *fakeTenant) ioctl(fd int32, nr uint8, arg []byte) (message, seccomp.Answer) {
+	t.t.Helper()
+	addr := t.put(arg)
+	a := t.notify(unix.SYS_IOCTL, uint64(uint32(fd)), uint64(3<<30|uint32(len(arg))<<16|'F'<<8|uint32(nr)), addr)
+	return t.at(addr, len(arg)), a
+}
+
+// must is ioctl for a call that is to succeed; status is where the status lies.
+func (t *fakeTenant) must(fd int32, nr uint8, arg message, status int) message {
+	t.t.Helper()
+	out, a := t.ioctl(fd, nr, arg)
+	if a.Errno != 0 || a.Continue {
+		t.t.Fatalf("ioctl %#x: %+v", nr, a)
+	}
+	if status >= 0 && out.u32(status) != 0 {
+		t.t.Fatalf("ioctl %#x: status %#x", nr, out.u32(status))
+	}
+	return out
+}
+
+// alloc makes an RM object and returns its handle and the status.
+func (t *fakeTenant) alloc(fd int32, client, parent, class uint32, params []byte) (handle, status uint32) {
+	t.t.Helper()
+	arg := make(message, sizeNVOS64)
+	arg.setU32(0, client)
+	arg.setU32(4, parent)
+	arg.setU32(12, class)
+	if params != nil {
+		arg.setU64(16, t.put(params))
+	}
+	out, a := t.ioctl(fd, nvabi.EscRMAlloc, arg)
+	if a.Errno != 0 {
+		t.t.Fatalf("alloc of class %#x: %+v", class, a)
+	}
+	return out.u32(8), out.u32(40)
+}
+
+// context is a client with a device, a subdevice and a channel.
+type context struct {
+	ctl, uvm                            int32
+	client, device, subdevice, channels uint32
+}
+
+func (t *fakeTenant) context() context {
+	t.t.Helper()
+	c := context{ctl: t.open("/dev/nvidiactl"), uvm: t.open("/dev/nvidia-uvm")}
+	var status uint32
+	check := func() {
+		t.t.Helper()
+		if status != 0 {
+			t.t.Fatalf("context: status %#x", status)
+		}
+	}
+	c.client, status = t.alloc(c.ctl, 0, 0, nvgpu.NV01_ROOT, nil)
+	check()
+	c.device, status = t.alloc(c.ctl, c.client, c.client, nvgpu.NV01_DEVICE_0, make([]byte, 56))
+	check()
+	c.subdevice, status = t.alloc(c.ctl, c.client, c.device, nvgpu.NV20_SUBDEVICE_0, make([]byte, 4))
+	check()
+	c.channels, status = t.alloc(c.ctl, c.client, c.device, nvgpu.TURING_CHANNEL_GPFIFO_A, make([]byte, 360))
+	check()
+	return c
+}
+
+// memory allocates video memory through RM_ALLOC.
+func (t *fakeTenant) vidmem(c context, size uint64) (handle, status uint32) {
+	t.t.Helper()
+	params := make(message, 120)
+	params.setU64(memorySize, size)
+	return t.alloc(c.ctl, c.client, c.device, nvgpu.NV01_MEMORY_LOCAL_USER, params)
+}
+
+// heapMemory allocates video memory through VID_HEAP_CONTROL.
+func (t *fakeTenant) heapMemory(c context, size uint64) (handle, status uint32) {
+	t.t.Helper()
+	arg := make(message, 184)
+	arg.setU32(0, c.client)
+	arg.setU32(heapParent, c.device)
+	arg.setU32(heapFunction, heapAllocSize)
+	arg.setU64(heapSize, size)
+	out, a := t.ioctl(c.ctl, nvabi.EscRMVidHeapControl, arg)
+	if a.Errno != 0 {
+		t.t.Fatalf("heap: %+v", a)
+	}
+	return out.u32(heapHandle), out.u32(20)
+}
+
+func (t *fakeTenant) free(c context, handle uint32) {
+	t.t.Helper()
+	arg := make(message, 16)
+	arg.setU32(0, c.client)
+	arg.setU32(8, handle)
+	t.must(c.ctl, nvabi.EscRMFree, arg, 12)
+}
+
+// control calls an RM control and returns parameters and status.
+func (t *fakeTenant) control(c context, object, cmd uint32, params []byte) (message, uint32) {
+	t.t.Helper()
+	addr := t.put(params)
+	arg := make(message, 32)
+	arg.setU32(0, c.client)
+	arg.setU32(4, object)
+	arg.setU32(8, cmd)
+	arg.setU64(16, addr)
+	arg.setU32(24, uint32(len(params)))
+	out, a := t.ioctl(c.ctl, nvabi.EscRMControl, arg)
+	if a.Errno != 0 {
+		t.t.Fatalf("control %#x: %+v", cmd, a)
+	}
+	if out.u64(16) != addr {
+		t.t.Errorf("control %#x: the tenant's pointer became %#x", cmd, out.u64(16))
+	}
+	return t.at(addr, len(params)), out.u32(28)
+}
+
+// fakeProcesses are the tenant's processes.
+type fakeProcesses struct {
+	mu    sync.Mutex
+	alive map[int]func()
+	maps  map[int][]Mapping
+	ns    map[int][]int
+}
+
+func newFakeProcesses() *fakeProcesses {
+	return &fakeProcesses{alive: make(map[int]func()), maps: make(map[int][]Mapping), ns: make(map[int][]int)}
+}
+
+func (p *fakeProcesses) start(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alive[pid] = nil
+}
+
+func (p *fakeProcesses) Watch(pid int, gone func()) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.alive[pid]; !ok {
+		return unix.ESRCH
+	}
+	p.alive[pid] = gone
+	return nil
+}
+
+// end ends a process and waits until that was noticed.
+func (p *fakeProcesses) end(pid int) {
+	p.mu.Lock()
+	gone := p.alive[pid]
+	delete(p.alive, pid)
+	p.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
+}
+
+func (p *fakeProcesses) NamespaceIDs(pid int) ([]int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ids, ok := p.ns[pid]; ok {
+		return ids, nil
+	}
+	return []int{pid}, nil
+}
+
+func (p *fakeProcesses) Maps(pid int) ([]Mapping, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.alive[pid]; !ok {
+		return nil, unix.ESRCH
+	}
+	return p.maps[pid], nil
+}
+
+func (p *fakeProcesses) Directory(thread int, dirfd int32) (string, error) {
+	if dirfd == unix.AT_FDCWD {
+		return "/", nil
+	}
+	if dirfd == 5 {
+		return "/dev", nil
+	}
+	return "", errors.New("no such descriptor")
+}
+
+func (p *fakeProcesses) Name(pid int) string { return fmt.Sprintf("program-%d", pid) }
+
+// setUp makes a mediator with a quota on card 0 and a first process.
+func setUp(t testing.TB, quota uint64, change ...func(*fakeDriver, *Config)) (*Mediator, *fakeDriver, *fakeTenant) {
+	t.Helper()
+	d := newFakeDriver()
+	abi, err := nvabi.For(nvabi.Version{Major: 535, Minor: 309, Patch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	procs := newFakeProcesses()
+	cfg := Config{
+		ABI: abi, Cards: []Card{{Minor: 0, Quota: quota}}, Driver: d, Processes: procs,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	for _, f := range change {
+		f(d, &cfg)
+	}
+	m, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.self = mediators
+	t.Cleanup(func() { _ = m.Close() })
+	return m, d, newTenant(t, m, d, procs, 1000)
+}
+
+func used(m *Mediator) uint64 {
+	_, u := m.ledger.balance(0)
+	return u
+}
+
+func le32(v ...uint32) []byte {
+	var b []byte
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, x)
+	}
+	return b
+}

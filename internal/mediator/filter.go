@@ -1,0 +1,77 @@
+package mediator
+
+import (
+	"github.com/qgpu-project/qgpu/internal/nvabi"
+	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"golang.org/x/sys/unix"
+)
+
+// Filter is the seccomp filter to put before a tenant's program: which calls the
+// mediator must see with a driver of this ABI. A call that is not notified must not
+// reach a device file with any effect.
+func Filter(abi *nvabi.ABI) seccomp.Filter {
+	return seccomp.Filter{Rules: []seccomp.Rule{
+		// FIBMAP and FIGETBSZ are numbers of UVM's, but UVM does not take them on Linux.
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, 0, 1, 2)}, Action: seccomp.Allow},
+		// UVM's commands are small numbers, those of its tests included.
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, ^uint32(0x1ff), 0)}, Action: seccomp.Notify},
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, large(abi.UVMNumbers())...)}, Action: seccomp.Notify},
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, nvabi.IoctlMask, abi.IoctlNumbers()...)}, Action: seccomp.Notify},
+		// Arrays have any size.
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, 0xff, arrays(abi)...)}, Action: seccomp.Notify},
+
+		{Nr: unix.SYS_OPENAT, When: []seccomp.Condition{opensForBoth(2)}, Action: seccomp.Notify},
+		{Nr: unix.SYS_OPEN, When: []seccomp.Condition{opensForBoth(1)}, Action: seccomp.Notify},
+
+		// Managed memory: see mmap.
+		{Nr: unix.SYS_MMAP, When: []seccomp.Condition{
+			seccomp.AtLeast(5, lowestUVM),
+			seccomp.MaskedIn(3, unix.MAP_SHARED, unix.MAP_SHARED),
+			seccomp.MaskedIn(2, unix.PROT_WRITE, unix.PROT_WRITE),
+			seccomp.MaskedIn(4, 1<<31, 0), // a descriptor
+		}, Action: seccomp.Notify},
+
+		// A ring opens and closes files with no system call. Programs do without it where
+		// the kernel has none.
+		{Nr: unix.SYS_IO_URING_SETUP, Action: seccomp.Errno(unix.ENOSYS)},
+		{Nr: unix.SYS_IO_URING_ENTER, Action: seccomp.Errno(unix.ENOSYS)},
+		{Nr: unix.SYS_IO_URING_REGISTER, Action: seccomp.Errno(unix.ENOSYS)},
+		// The kernel answers a second listener the same; a listener of the tenant's own
+		// would be asked before the mediator.
+		{Nr: unix.SYS_SECCOMP, When: []seccomp.Condition{
+			seccomp.In(0, unix.SECCOMP_SET_MODE_FILTER),
+			seccomp.MaskedIn(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER),
+		}, Action: seccomp.Errno(unix.EBUSY)},
+	}}
+}
+
+// opensForBoth holds for the flags of an open for reading and writing that creates
+// nothing, as every program opens device files of NVIDIA's. The tenant itself may
+// open them in no other way either.
+func opensForBoth(arg int) seccomp.Condition {
+	return seccomp.MaskedIn(arg, unix.O_ACCMODE|unix.O_CREAT, unix.O_RDWR)
+}
+
+// large are the numbers that the rule for small ones leaves.
+func large(numbers []uint32) []uint32 {
+	var list []uint32
+	for _, n := range numbers {
+		if n > 0x1ff {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// arrays are the numbers of calls whose argument is an array.
+func arrays(abi *nvabi.ABI) []uint32 {
+	var list []uint32
+	for nr, calls := range abi.Frontend {
+		for _, c := range calls {
+			if c.Array {
+				list = append(list, uint32(nr))
+			}
+		}
+	}
+	return list
+}
