@@ -353,7 +353,7 @@ func (c *Channel) fail(err error) {
 	c.fault = err
 	c.task, c.wait = nil, nil
 	c.engine.runlist.RemoveJobs(c.list)
-	c.engine.log.Warn("a channel faulted and stops", "channel", c.token, "entry", c.position, "error", err)
+	c.engine.watch.faulted(c)
 	if c.cfg.Fault != nil {
 		c.engine.faults = append(c.engine.faults, c)
 	}

@@ -5,13 +5,13 @@ package engine
 // is active, and less and less often afterwards.
 const (
 	hotFor   = 20_000_000 // an owner counts as active for so long
-	coldEach = 1_000_000  // channels of other owners are looked at so often
+	coldEach = 250_000    // channels of other owners are looked at so often
 )
 
 // pauses are the times between two looks by the time since the last activity.
 var pauses = []struct{ since, pause int64 }{
-	{2_000_000, 15_000},
-	{20_000_000, 50_000},
+	{500_000, 15_000},
+	{5_000_000, 100_000},
 	{200_000_000, 250_000},
 	{1_000_000_000, 1_000_000},
 	{10_000_000_000, 2_000_000},

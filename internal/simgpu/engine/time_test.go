@@ -74,11 +74,11 @@ func TestSharesOnALateHost(t *testing.T) {
 		one := newWorker(b, "one", 1000, 3*time.Millisecond)
 		two := newWorker(b, "two", 1000, 700*time.Microsecond)
 		begin, host := b.card.Now(), b.host.now
-		for range rapid.IntRange(5, 15).Draw(r, "pauses") {
-			b.work(30*time.Millisecond, one, two)
+		for range rapid.IntRange(2, 6).Draw(r, "pauses") {
+			b.work(20*time.Millisecond, one, two)
 			b.host.now += rapid.Uint64Range(0, 300_000_000).Draw(r, "pause")
 		}
-		b.work(30*time.Millisecond, one, two)
+		b.work(20*time.Millisecond, one, two)
 		used := b.card.Used()
 		if d := (used["one"] - used["two"]).Abs(); d > 13*time.Millisecond {
 			r.Errorf("the owners used %v and %v", used["one"], used["two"])

@@ -105,6 +105,7 @@ func (r *ring) add(o Owner, from, to uint64) {
 func (e *Engine) Utilization(window time.Duration) Utilization {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.idleUntilNow()
 	now := e.runlist.Now()
 	r := &e.meter.fine
 	r.reach(r.number(now))
@@ -124,6 +125,7 @@ func (e *Engine) Utilization(window time.Duration) Utilization {
 func (e *Engine) Samples() []Sample {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.idleUntilNow()
 	r := &e.meter.coarse
 	r.reach(r.number(e.runlist.Now()))
 	var out []Sample
