@@ -17,7 +17,6 @@ var objectClasses = []classRow{
 	{id: 0x0040, name: "NV01_MEMORY_LOCAL_USER", kind: KindVideoMemory, size: sizes{535: 120, 550: 128}},
 	{id: 0x0041, name: "NV01_ROOT_CLIENT", kind: KindRoot, size: sizes{535: 4}, optional: true},
 	{id: 0x0042, name: "NV_MEMORY_EXTENDED_USER", kind: KindSystemMemory, size: sizes{535: 120, 550: 128, 595: gone}},
-	{id: 0x0050, name: "NV_CE_UTILS", size: sizes{535: 16, 550: 24}, who: Root},
 	{id: 0x0060, name: "NV0060_SYNC_GPU_BOOST", size: sizes{535: 4}},
 	{id: 0x0070, name: "NV01_MEMORY_VIRTUAL", kind: KindVirtualMemory, size: sizes{535: 24}},
 	{id: 0x0071, name: "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR", kind: KindPinnedMemory, size: sizes{535: 40}},

@@ -79,6 +79,8 @@ var frontendCalls = []frontendRow{
 	{nr: EscRMUnmapMemoryDMA, name: "NV_ESC_RM_UNMAP_MEMORY_DMA", on: Control, size: sizes{535: 40, 550: 48}, status: offsets{535: 32, 550: 40}},
 	{nr: EscRMBindContextDMA, name: "NV_ESC_RM_BIND_CONTEXT_DMA", on: Control, size: sizes{535: 16}, status: offsets{535: 12}},
 	{nr: EscRMUpdateDeviceMappingInfo, name: "NV_ESC_RM_UPDATE_DEVICE_MAPPING_INFO", on: Control, size: sizes{535: 40}, status: offsets{535: 32}},
+	// LOCKLESS_DIAGNOSTIC grew within branch 550.
+	{nr: EscRMLocklessDiagnostic, name: "NV_ESC_RM_LOCKLESS_DIAGNOSTIC", on: Control, size: sizes{550: 4024, 570: gone}, status: offsets{550: 4}},
 	{nr: EscRMLocklessDiagnostic, name: "NV_ESC_RM_LOCKLESS_DIAGNOSTIC", on: Control, size: sizes{550: 15412}, status: offsets{550: 4}},
 	{nr: EscCardInfo, name: "NV_ESC_CARD_INFO", on: Control, size: sizes{535: 72}, array: true},
 	{nr: EscRegisterFD, name: "NV_ESC_REGISTER_FD", on: both, size: sizes{535: 4}, fd: offsets{535: 0}},

@@ -1,6 +1,9 @@
 package nvabi
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // IoctlMask are the bits of an ioctl number that the driver looks at: the number
 // and the size. It ignores type and direction (kernel-open/nvidia/nv.c).
@@ -34,8 +37,8 @@ func (f *Frontend) takes(size uint32) bool {
 func IoctlSize(cmd uint32) uint32 { return cmd >> 16 & 0x3fff }
 
 // IoctlNumbers returns, sorted, the values of an ioctl number under IoctlMask
-// that the driver acts on: every frontend call, and each array call with up to
-// MaxArray elements.
+// of the calls worth making: every frontend call, and each array call with up to
+// MaxArray elements. A filter that guards a real driver needs IoctlMatches.
 func (a *ABI) IoctlNumbers() []uint32 {
 	var numbers []uint32
 	for nr, calls := range a.Frontend {
@@ -51,6 +54,29 @@ func (a *ABI) IoctlNumbers() []uint32 {
 	}
 	slices.Sort(numbers)
 	return numbers
+}
+
+// IoctlMatch matches an ioctl number whose bits under Mask are Value.
+type IoctlMatch struct {
+	Value, Mask uint32
+}
+
+// IoctlMatches returns, sorted, what a filter must match to miss no call that the
+// driver acts on. Array calls match at any size: the driver takes arrays longer
+// than MaxArray, and before branch 595 sizes that are no multiple of an element.
+func (a *ABI) IoctlMatches() []IoctlMatch {
+	var matches []IoctlMatch
+	for nr, calls := range a.Frontend {
+		for _, call := range calls {
+			match := IoctlMatch{Value: call.Size<<16 | uint32(nr), Mask: IoctlMask}
+			if call.Array {
+				match = IoctlMatch{Value: uint32(nr), Mask: 0xff}
+			}
+			matches = append(matches, match)
+		}
+	}
+	slices.SortFunc(matches, func(a, b IoctlMatch) int { return cmp.Compare(a.Value, b.Value) })
+	return matches
 }
 
 // UVMNumbers returns, sorted, the commands of /dev/nvidia-uvm.

@@ -3,22 +3,22 @@ package nvabi
 // Layout holds the offsets and sizes of what moved between branches, in bytes.
 // An offset is None in branches without the field.
 type Layout struct {
-	UtilSample         UtilSampleLayout
-	UVMMapExternal     UVMMapExternalLayout
-	UVMSemaphorePool   UVMSemaphorePoolLayout
-	UVMUnregisterChan  UVMUnregisterChannelLayout
-	UVMFreeLength      int // in UVM_FREE; the range is known by its base alone since 590
-	MulticastSize      int // allocSize in NV00FD_ALLOCATION_PARAMETERS
-	MulticastEvent     int // pOsEvent there
-	ExportMaxObjects   int // uint16, in NV0000 OS_UNIX_GET_EXPORT_OBJECT_INFO
-	FBRegionSize       int // an element of NV2080 FB_GET_FB_REGION_INFO
-	CopyEnginesPresent int // uint64, in NV2080 CE_GET_ALL_CAPS
-	SMOrderNumSM       int // uint16, in NV2080 GR_GET_GLOBAL_SM_ORDER
-	SMOrderNumTPC      int // uint16, there
-	ECCFatalPoison     int // uint8, in NV2080 GPU_QUERY_ECC_STATUS
-	ECCFlags           int // there
-	DMABufHandles      int // in nv_ioctl_export_to_dma_buf_fd_t
-	MemoryNUMANode     int // in NV_MEMORY_ALLOCATION_PARAMS
+	UtilSample           UtilSampleLayout
+	UVMMapExternal       UVMMapExternalLayout
+	UVMSemaphorePool     UVMSemaphorePoolLayout
+	UVMUnregisterChannel UVMUnregisterChannelLayout
+	UVMFreeLength        int // in UVM_FREE; the range is known by its base alone since 590
+	MulticastSize        int // allocSize in NV00FD_ALLOCATION_PARAMETERS
+	MulticastEvent       int // pOsEvent there
+	ExportMaxObjects     int // uint16, in NV0000 OS_UNIX_GET_EXPORT_OBJECT_INFO
+	FBRegionSize         int // an element of NV2080 FB_GET_FB_REGION_INFO
+	CopyEnginesPresent   int // in NV2080 CE_GET_ALL_CAPS: a bit for each two bytes before it
+	SMOrderNumSM         int // uint16, in NV2080 GR_GET_GLOBAL_SM_ORDER
+	SMOrderNumTPC        int // uint16, there
+	ECCFatalPoison       int // uint8, in NV2080 GPU_QUERY_ECC_STATUS
+	ECCFlags             int // there
+	DMABufHandles        int // in nv_ioctl_export_to_dma_buf_fd_t
+	MemoryNUMANode       int // in NV_MEMORY_ALLOCATION_PARAMS
 }
 
 // UtilSampleLayout is a sample of utilisation: a time, then a part for each
@@ -82,7 +82,7 @@ func resolveLayout(major int) Layout {
 			MaxGPUs: at(offsets{535: 32, 550: 256}),
 			Count:   at(offsets{535: 1168, 550: 9232}),
 		},
-		UVMUnregisterChan: UVMUnregisterChannelLayout{
+		UVMUnregisterChannel: UVMUnregisterChannelLayout{
 			GPU:     at(offsets{535: 0, 590: None}),
 			Client:  at(offsets{535: 16, 590: 0}),
 			Channel: at(offsets{535: 20, 590: 4}),

@@ -20,7 +20,7 @@ const (
 // ABI is what one driver version understands. It is immutable.
 type ABI struct {
 	Version  Version
-	Frontend map[uint8][]Frontend // by ioctl number; RM_ALLOC has two sizes
+	Frontend map[uint8][]Frontend // by ioctl number; RM_ALLOC and a few others have two sizes
 	Controls map[uint32]RMControl // by control command
 	Classes  map[uint32]RMClass   // by class
 	UVM      map[uint32]UVMCall   // by raw command

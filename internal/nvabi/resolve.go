@@ -17,7 +17,7 @@ type branch struct {
 // the tables are the same in every release from first on, as compiled from
 // NVIDIA's open kernel modules.
 var branches = []branch{
-	{535, Version{535, 43, 2}},
+	{535, Version{535, 86, 5}},  // before it, channels were allocated with less
 	{550, Version{550, 54, 14}}, // 550.40 had UVM arguments for 32 cards, not 256
 	{570, Version{570, 86, 15}},
 	{580, Version{580, 65, 6}},

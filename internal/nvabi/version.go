@@ -30,6 +30,22 @@ func ParseVersion(s string) (Version, error) {
 	return Version{Major: n[0], Minor: n[1], Patch: n[2]}, nil
 }
 
+// ParseProcVersion finds the version in the text of /proc/driver/nvidia/version,
+// whose first line names the kernel module, proprietary or open.
+func ParseProcVersion(text string) (Version, error) {
+	line, _, _ := strings.Cut(text, "\n")
+	module, ok := strings.CutPrefix(line, "NVRM version:")
+	if !ok {
+		return Version{}, fmt.Errorf("the driver's version file begins with %.40q, not with an NVRM version", line)
+	}
+	for _, word := range strings.Fields(module) {
+		if v, err := ParseVersion(word); err == nil {
+			return v, nil
+		}
+	}
+	return Version{}, fmt.Errorf("no version in %.120q of the driver's version file", line)
+}
+
 func parseNumber(s string) (int, error) {
 	if len(s) == 0 || len(s) > 4 {
 		return 0, fmt.Errorf("%.40q is not a number of one to four digits", s)
