@@ -102,6 +102,7 @@ func (c *frontendCall) rmAlloc() error {
 	}
 	file := c.eventFile(class, params)
 	root, handle, s := c.alloc(a, class, params, file)
+	c.d.trace("alloc", class.Name, a.class, s, "parent", hexNumber(a.parent), "handle", hexNumber(handle))
 	a.answer(root, handle, s)
 	if s == ok && len(params) > 0 {
 		if err := c.caller.WriteMemory(params, a.params); err != nil {
@@ -140,6 +141,9 @@ func (c *frontendCall) alloc(a allocArgs, class nvabi.RMClass, params []byte, fi
 	}
 	if class.Privilege != nvabi.Anyone && (class.Privilege == nvabi.KernelOnly || !privileged(c.caller)) {
 		return a.root, a.handle, errInsufficientPermissions
+	}
+	if class.Kind == nvabi.KindEvent {
+		a.parent = eventParent(params, a.root, a.parent)
 	}
 	parent := client.objects[a.parent]
 	if parent == nil {

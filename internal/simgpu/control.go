@@ -95,6 +95,7 @@ func (c *frontendCall) rmControl() error {
 		}
 	}
 	p.Status = uint32(c.runControl(call, p))
+	c.d.trace("control", abi.Name, p.Cmd, status(p.Status), "object", hexNumber(p.HObject.Val))
 	return c.writeResults(call, abi, uint64(p.Params))
 }
 

@@ -15,9 +15,9 @@ func systemControls() map[uint32]control {
 	return map[uint32]control{
 		0x00000101: (*controlCall).buildVersion,
 		0x00000127: answer((*controlCall).p2pCaps),
-		0x0000012b: zeros, // SYSTEM_GET_P2P_CAPS_V2: none
-		0x00000136: zeros, // SYSTEM_GET_FABRIC_STATUS: skip
-		0x000001f0: zeros, // SYSTEM_GET_FEATURES
+		0x0000012b: zeros,       // SYSTEM_GET_P2P_CAPS_V2: none
+		0x00000136: constant(1), // SYSTEM_GET_FABRIC_STATUS: skip
+		0x000001f0: zeros,       // SYSTEM_GET_FEATURES
 		0x00000201: (*controlCall).attachedIDs,
 		0x00000202: answer((*controlCall).idInfo),
 		0x00000204: answer((*controlCall).deviceIDs),

@@ -243,6 +243,21 @@ func (c *frontendCall) freeOSEvent() error {
 	return nil
 }
 
+// eventParent fixes up the parameters of an event as the driver does: what it
+// watches is what the call names as its parent, and if that is of another client
+// the event hangs on its own client instead. It returns the parent to use.
+func eventParent(params []byte, root, parent uint32) uint32 {
+	p, given := view[nvgpu.NV0005_ALLOC_PARAMETERS](params)
+	if !given {
+		return parent
+	}
+	p.HSrcResource.Val = parent
+	if p.HParentClient.Val != root {
+		return root
+	}
+	return parent
+}
+
 // event is NV01_EVENT and its kin: it connects an event file to the interrupts of
 // a card. Which interrupt is not told apart: all of the client's events on the
 // card are signalled, and clients look at their semaphores to see which it was.
@@ -251,12 +266,23 @@ func (a *allocation) event() status {
 	if !given {
 		return errInvalidArgument
 	}
-	// The class that counts is the parameters' (NV01_EVENT is generic).
-	const kernelCallbacks = 0x7e
-	if p.HClass == kernelCallbacks {
-		return errInsufficientPermissions
+	// Callbacks are for the kernel; NV01_EVENT is generic and takes the class of
+	// its parameters.
+	const generic, osEventClass = 0x05, 0x79
+	class := a.object.class
+	if class == generic {
+		class = uint32(p.HClass)
 	}
-	source := a.object.client.objects[p.HSrcResource.Val]
+	if class != osEventClass {
+		return errIllegalAction
+	}
+	owner := a.object.client
+	if h := p.HParentClient.Val; h != 0 {
+		if owner = a.d.clients[h]; owner == nil || owner.file != a.object.client.file {
+			return errInvalidClient
+		}
+	}
+	source := owner.objects[p.HSrcResource.Val]
 	if source == nil {
 		return errInvalidObjectHandle
 	}
@@ -271,7 +297,7 @@ func (a *allocation) event() status {
 		return ok
 	}
 	a.object.dependOn(source)
-	l, e, o := a.d.events.of(a.object.client, source.card), f.event, a.object
+	l, e, o := a.d.events.of(owner, source.card), f.event, a.object
 	l.add(o, e)
 	o.release = func() { l.remove(o) }
 	return ok

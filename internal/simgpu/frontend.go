@@ -30,6 +30,7 @@ type frontendCall struct {
 	caller Caller
 	pid    int
 	file   *file
+	nr     uint8
 	arg    []byte
 }
 
@@ -77,17 +78,29 @@ func (d *Driver) frontendIoctl(c Caller, pid int, f *file, cmd uint32, arg uint6
 		d.reportUnknown("ioctl", uint32(nr), "size", size)
 		return unix.EINVAL
 	}
-	call := &frontendCall{d: d, caller: c, pid: pid, file: f, arg: newBytes(int(size))}
+	call := &frontendCall{d: d, caller: c, pid: pid, file: f, nr: nr, arg: newBytes(int(size))}
 	if err := c.ReadMemory(call.arg, arg); err != nil {
 		return unix.EFAULT
 	}
-	if err := handle(call); err != nil {
+	err := handle(call)
+	d.trace("ioctl", d.ioctlName(nr), uint32(nr), call.status(), "error", err)
+	if err != nil {
 		return err
 	}
 	if err := c.WriteMemory(call.arg, arg); err != nil {
 		return unix.EFAULT
 	}
 	return nil
+}
+
+// status is what the argument says now.
+func (c *frontendCall) status() status {
+	for _, e := range c.d.abi.Frontend[c.nr] {
+		if int(e.Size) == len(c.arg) && e.Status >= 0 && e.Status+4 <= len(c.arg) {
+			return status(binary.NativeEndian.Uint32(c.arg[e.Status:]))
+		}
+	}
+	return ok
 }
 
 // takes reports whether the ioctl exists with this size and on this kind of file.
@@ -110,6 +123,13 @@ func (d *Driver) takes(f *file, nr uint8, size uint32) bool {
 		}
 	}
 	return false
+}
+
+func (d *Driver) ioctlName(nr uint8) string {
+	if e := d.abi.Frontend[nr]; len(e) > 0 {
+		return e[0].Name
+	}
+	return "PinFor"
 }
 
 func (d *Driver) reportUnknown(what string, number uint32, attrs ...any) {

@@ -174,7 +174,7 @@ func (c *frontendCall) rmUnmapMemoryDMA() error {
 		s = unmapDMA(client, p.Dma.Val, p.DmaOffset)
 	}
 	// The status lies behind a size that later drivers put before it.
-	c.setStatus(nvgpu.NV_ESC_RM_UNMAP_MEMORY_DMA, s)
+	c.setStatus(s)
 	return nil
 }
 
@@ -193,8 +193,8 @@ func unmapDMA(client *client, dma uint32, va uint64) status {
 }
 
 // setStatus stores a status where the version's layout has it.
-func (c *frontendCall) setStatus(nr uint8, s status) {
-	for _, e := range c.d.abi.Frontend[nr] {
+func (c *frontendCall) setStatus(s status) {
+	for _, e := range c.d.abi.Frontend[c.nr] {
 		if int(e.Size) == len(c.arg) && e.Status >= 0 && e.Status+4 <= len(c.arg) {
 			putUint32(c.arg[e.Status:], uint32(s))
 		}

@@ -30,6 +30,7 @@ const (
 	errInvalidState            status = 0x40
 	errNoMemory                status = 0x51
 	errNotSupported            status = 0x56
+	warnNothingToDo            status = 0x10006
 	errObjectNotFound          status = 0x57
 	errStateInUse              status = 0x63
 	errGPUUUIDNotFound         status = 0x12

@@ -3,7 +3,7 @@ package simgpu
 import "github.com/qgpu-project/qgpu/internal/simgpu/engine"
 
 // teslaT4 is a Tesla T4. Sources: NVIDIA's T4 product brief and Turing
-// architecture paper; the reserve as nvidia-smi -q shows it with drivers 535 and 550.
+// architecture paper; the reserve is such that CUDA sees what users report of it.
 func teslaT4() *Model {
 	return &Model{
 		Key: "t4", Name: "Tesla T4", ShortName: "TU104-A",
@@ -11,7 +11,7 @@ func teslaT4() *Model {
 		Architecture: 0x160, Implementation: 4, SMVersion: 0x705,
 		GPCs: 5, TPCsPerGPC: 4, SMs: 40, CoresPerSM: 64, TensorPerSM: 8, RTCores: 40,
 		WarpsPerSM: 32, RegistersPerSM: 65536, CopyEngines: 4,
-		Memory: 15360 * mib, Reserved: 449 * mib,
+		Memory: 15360 * mib, Reserved: 257 * mib,
 		VASpaceCost: 1 * mib, GroupCost: 4 * mib, ChannelCost: 64 * kib,
 		BAR1: 256 * mib, L2: 4 * mib, BusWidth: 256, RAMType: 0x11, Partitions: 4,
 		GraphicsMHz: 585, MaxGraphicsMHz: 1590, MemoryMHz: 5001, MaxMemoryMHz: 5001,

@@ -155,6 +155,7 @@ func (d *Driver) uvmIoctl(c Caller, pid int, f *file, cmd uint32, arg uint64) er
 		}
 	}
 	s := d.runUVM(call, h)
+	d.trace("uvm", abi.Name, cmd, s)
 	if abi.Status >= 0 && abi.Status+4 <= len(call.arg) {
 		putUint32(call.arg[abi.Status:], uint32(s))
 	}
@@ -207,7 +208,7 @@ func (c *uvmCall) mmInitialize() status {
 		return errInvalidArgument
 	}
 	if first.uvm.flags&multiProcess != 0 {
-		return errNotSupported
+		return warnNothingToDo
 	}
 	return ok
 }

@@ -94,13 +94,24 @@ func notify(c *Channel, o *object, v uint32) error {
 	return nil
 }
 
-// inlineQMD starts the grid whose descriptor came through the pushbuffer; its last
-// word starts it.
+// inlineQMD stores the descriptor that came through the pushbuffer, whose last word
+// this is, and starts its grid, unless the descriptor waits to be scheduled by another.
 func inlineQMD(c *Channel, o *object, _ uint32) error {
 	first := computeQMDData / 4
 	var q qmd
 	copy(q[:], o.regs[first:first+qmdWords])
-	return c.launch(q, 0)
+	if !q.waitsForSchedule() {
+		return c.launch(q, 0)
+	}
+	var b [4 * qmdWords]byte
+	for i, w := range q {
+		binary.LittleEndian.PutUint32(b[4*i:], w)
+	}
+	at := uint64(o.reg(computeQMDAddress))<<40 | uint64(o.reg(computeQMDAddress+4))<<8
+	if err := c.space.WriteAt(b[:], at); err != nil {
+		return fmt.Errorf("storing a launch descriptor: %w", err)
+	}
+	return nil
 }
 
 func pcas(c *Channel, o *object, _ uint32) error { return c.launchAt(o.reg(computePCASA), 0) }

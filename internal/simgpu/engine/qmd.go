@@ -17,6 +17,7 @@ func (q *qmd) bits(first, n int) uint32 {
 // Fields that lie at the same place in all versions.
 const (
 	qmdIsQueue       = 136
+	qmdNeedsPCAS     = 140 // REQUIRE_SCHEDULING_PCAS
 	qmdGridX         = 384 // CTA_RASTER_WIDTH, 32 bits
 	qmdGridY         = 416 // 16 bits
 	qmdGridZ         = 448 // 16 bits
@@ -102,6 +103,9 @@ func (q *qmd) release(f releaseFields) (r release, interrupt, ok bool) {
 func (q *qmd) dependent(l *qmdLayout) (shifted uint32, ok bool) {
 	return q.bits(qmdNext, 32), q.bits(l.nextEnable, 1) == 1
 }
+
+// waitsForSchedule tells whether loading the descriptor does not start its grid.
+func (q *qmd) waitsForSchedule() bool { return q.bits(qmdNeedsPCAS, 1) == 1 }
 
 // queue tells whether the descriptor is a queue of the card's own, not a grid.
 func (q *qmd) queue() bool { return q.bits(qmdIsQueue, 1) == 1 }
