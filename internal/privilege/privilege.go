@@ -103,8 +103,8 @@ func restrict(keep Set) error {
 	return nil
 }
 
-// Bounding is the bounding set of process pid: what it or any program that it
-// executes can ever have.
+// Bounding is the bounding set of the thread or process pid: what it or any
+// program that it executes can ever have.
 func Bounding(pid int) (Set, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // The handover is one message each way over a stream socket. The launcher sends
-// one line, "killable" or "interruptible", with the listener attached; the
-// supervisor replies with one line, "ok" or what is wrong.
+// one line, "killable" or "interruptible" and its thread id, with the listener
+// attached; the supervisor replies with one line, "ok" or what is wrong.
 const (
 	lineKillable      = "killable"
 	lineInterruptible = "interruptible"
@@ -39,7 +39,8 @@ func Launch(conn *net.UnixConn, f Filter, o InstallOptions) error {
 	if in.WaitKillable {
 		line = lineKillable
 	}
-	_, _, err = conn.WriteMsgUnix([]byte(line+"\n"), unix.UnixRights(in.FD), nil)
+	line = fmt.Sprintf("%s %d\n", line, unix.Gettid())
+	_, _, err = conn.WriteMsgUnix([]byte(line), unix.UnixRights(in.FD), nil)
 	unix.Close(in.FD)
 	if err != nil {
 		return fmt.Errorf("seccomp: hand the listener to the supervisor: %w", err)
@@ -79,6 +80,9 @@ func readLine(r io.Reader) (string, error) {
 type Peer struct {
 	PID      int // 0 when outside this process's pid namespace
 	UID, GID int
+	// Thread is the filtered thread, by the launcher's own word and in its pid
+	// namespace. Capabilities are a thread's, and this is the one that execs.
+	Thread int
 }
 
 // ReceiveListener takes a listener from a [Launch] at the other end of conn. The
@@ -92,8 +96,12 @@ func ReceiveListener(conn *net.UnixConn) (*Listener, Peer, error) {
 	if err == nil && len(fds) != 1 {
 		err = fmt.Errorf("%d descriptors came instead of one", len(fds))
 	}
-	if err == nil && line != lineKillable && line != lineInterruptible {
-		err = fmt.Errorf("unknown message %.40q", line)
+	var mode string
+	if err == nil {
+		_, scanErr := fmt.Sscanf(line, "%s %d", &mode, &peer.Thread)
+		if scanErr != nil || mode != lineKillable && mode != lineInterruptible {
+			err = fmt.Errorf("unknown message %.40q", line)
+		}
 	}
 	if err != nil {
 		closeAll(fds)
@@ -103,7 +111,7 @@ func ReceiveListener(conn *net.UnixConn) (*Listener, Peer, error) {
 	if err != nil {
 		return nil, peer, err
 	}
-	l.WaitKillable = line == lineKillable
+	l.WaitKillable = mode == lineKillable
 	return l, peer, nil
 }
 

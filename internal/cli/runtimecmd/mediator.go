@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +19,9 @@ import (
 	"github.com/qgpu-project/qgpu/internal/mediator"
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
-	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/privilege"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/tenant"
 )
 
@@ -81,7 +83,7 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bo
 		return err
 	}
 	defer control.Close()
-	go tenant.ServeControl(control, stater{m, t}, log)
+	go tenant.ServeControl(control, stater{m}, log)
 	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
@@ -152,7 +154,7 @@ func admitProgram(conn *net.UnixConn) (*seccomp.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive the program's listener: %w", err)
 	}
-	err = admissible(peer.PID)
+	err = admissible(peer.Thread)
 	if ackErr := seccomp.Acknowledge(conn, err); err == nil {
 		err = ackErr
 	}
@@ -165,8 +167,8 @@ func admitProgram(conn *net.UnixConn) (*seccomp.Listener, error) {
 
 // admissible refuses a program that is or can become an administrator: the
 // driver would grant it what no filter of calls holds back.
-func admissible(pid int) error {
-	caps, err := privilege.Bounding(pid)
+func admissible(thread int) error {
+	caps, err := privilege.Bounding(thread)
 	if err != nil {
 		return err
 	}
@@ -184,19 +186,19 @@ func (h handler) Handle(n *seccomp.Notification) seccomp.Answer { return h.m.Han
 func (h handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.m.Lost(n, a) }
 
 // stater tells a mediator's state in the registry's words.
-type stater struct {
-	m *mediator.Mediator
-	t tenant.Tenant
-}
+type stater struct{ m *mediator.Mediator }
 
 func (s stater) State() tenant.State {
-	return tenant.State{Mediator: os.Getpid(), Cards: cardStates(s.t.Placement, s.m)}
-}
-
-func cardStates(slices []placement.Slice, m *mediator.Mediator) []tenant.CardState {
-	var states []tenant.CardState
-	for _, s := range slices {
-		states = append(states, tenant.CardState{UUID: s.UUID, Quota: s.Memory})
+	usage, stats := s.m.Usage(), s.m.Stats()
+	state := tenant.State{Mediator: os.Getpid(), Calls: stats.Executed}
+	for _, c := range usage.Cards {
+		state.Cards = append(state.Cards, tenant.CardState{UUID: c.UUID, Quota: share.Memory(c.Quota), Used: share.Memory(c.Used)})
 	}
-	return states
+	for _, p := range usage.Processes {
+		state.Processes = append(state.Processes, p.PID)
+	}
+	for _, call := range slices.Sorted(maps.Keys(stats.Refused)) {
+		state.Refused = append(state.Refused, tenant.Refusal{Call: call, Count: stats.Refused[call]})
+	}
+	return state
 }

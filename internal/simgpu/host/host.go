@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -85,9 +86,10 @@ func (h *Host) Supervise(ctx context.Context, listener *seccomp.Listener) error 
 // device files. With paths, calls on file names too, for processes without a
 // device view of their own.
 func Filter(abi *nvabi.ABI, withPaths bool) seccomp.Filter {
-	numbers := abi.IoctlNumbers()
+	const pinFor = uint32(unsafe.Sizeof(simgpu.PinFor{}))<<16 | simgpu.IoctlPinFor
+	numbers := append(abi.IoctlNumbers(), pinFor)
 	rules := []seccomp.Rule{
-		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, ioctlMask, numbers...)}, Action: seccomp.Notify},
+		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, nvabi.IoctlMask, numbers...)}, Action: seccomp.Notify},
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, abi.UVMNumbers()...)}, Action: seccomp.Notify},
 	}
 	if withPaths {
@@ -102,7 +104,3 @@ func Filter(abi *nvabi.ABI, withPaths bool) seccomp.Filter {
 		seccomp.Rule{Nr: unix.SYS_OPEN, When: []seccomp.Condition{seccomp.MaskedIn(1, mode, unix.O_RDWR)}, Action: seccomp.Notify},
 	)}
 }
-
-// ioctlMask keeps the number and size of an ioctl command, all that the driver
-// looks at.
-const ioctlMask = 0x3fff00ff

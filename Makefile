@@ -1,0 +1,62 @@
+# qGPU: see `make help`.
+
+export PATH := $(PATH):/usr/local/go/bin
+GO      ?= go
+BIN     := bin
+PROGRAMS := qgpu qgpu-runtime qgpu-sim cudaload
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+FUZZTIME ?= 30s
+USERSPACES := .cache/nvidia-userspace/535/VERSION .cache/nvidia-userspace/550/VERSION
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: tools ## Build all programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+
+.PHONY: nvidia-userspace
+nvidia-userspace: $(USERSPACES) ## Fetch NVIDIA's user space into .cache/ (not installed)
+
+.cache/nvidia-userspace/%/VERSION:
+	hack/nvidia-userspace $*
+
+.PHONY: demo
+demo: build .cache/nvidia-userspace/535/VERSION ## Show two programs sharing one card
+	$(BIN)/qgpu demo
+
+.PHONY: test
+test: test-tools build nvidia-userspace ## Run all tests (as root; elsewhere says what it skips)
+	CGO_ENABLED=1 hack/go-test -race -timeout 15m ./internal/...
+	hack/go-test -count 1 -timeout 20m ./e2e/...
+
+.PHONY: fuzz
+fuzz: tools ## Fuzz everything that parses a tenant's bytes, FUZZTIME (30s) each
+	hack/fuzz $(FUZZTIME)
+
+.PHONY: lint
+lint: tools ## Check formatting, vet, staticcheck and known vulnerabilities
+	@test -z "$$(gofmt -l cmd internal e2e)" || { gofmt -l cmd internal e2e; echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	hack/vulncheck $(GOVULNCHECK)
+
+.PHONY: bench
+bench: build nvidia-userspace ## Measure what mediation costs; writes docs/performance.md
+	$(GO) run ./e2e/bench -bin $(BIN) -o docs/performance.md
+
+.PHONY: isolation
+isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md
+	QGPU_WRITE_DOCS=1 $(GO) test -count 1 -run TestIsolation ./e2e/...
+
+.PHONY: clean
+clean: ## Remove what was built (not what was fetched)
+	rm -rf $(BIN)
+
+.PHONY: tools test-tools
+tools:
+	@hack/ensure-tools
+test-tools:
+	@hack/ensure-tools test
