@@ -7,6 +7,7 @@ import "time"
 // are what nvidia-smi and NVML of drivers 535 and 550 read.
 func clockControls() map[uint32]control {
 	return map[uint32]control{
+		0x20802068: constant(1), // PERF_GET_CURRENT_PSTATE: P0
 		0x20809001: constant(allClockDomains),
 		0x20809009: answer((*controlCall).clockDomains),
 		0x20809064: (*controlCall).clockFrequencies,

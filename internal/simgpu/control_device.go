@@ -18,7 +18,8 @@ func deviceControls() map[uint32]control {
 		0x00801307: caps(0x0b, 0x81, 0x00), // FB_GET_CAPS_V2: sysmem, block-linear, ISO; L2 cache
 		0x00801402: zeros,                  // HOST_GET_CAPS_V2
 		0x00801713: caps(0x47, 0x21),       // FIFO_GET_CAPS_V2: scheduling, groups, per-runlist channels
-		0x00809909: accept,                 // closed: CUDA limit
+		0x00801909: accept,                 // PERF_CUDA_LIMIT_SET_CONTROL
+		0x00809909: accept,                 // the same before 550
 	}
 }
 

@@ -101,7 +101,7 @@ func uvmHandlers() map[uint32]uvmHandler {
 		nvgpu.UVM_UNSET_ACCESSED_BY:              nothing,
 		nvgpu.UVM_MIGRATE:                        nothing,
 		nvgpu.UVM_MIGRATE_RANGE_GROUP:            nothing,
-		nvgpu.UVM_MAP_DYNAMIC_PARALLELISM_REGION: nothing,
+		nvgpu.UVM_MAP_DYNAMIC_PARALLELISM_REGION: bound(onUVM((*uvmCall).dynamicParallelism)),
 		uvmMapExternalSparse:                     nothing,
 		uvmPreventMigration:                      nothing,
 		uvmAllowMigration:                        nothing,

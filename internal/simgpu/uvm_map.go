@@ -116,6 +116,14 @@ func (c *uvmCall) createExternalRange(p *nvgpu.UVM_CREATE_EXTERNAL_RANGE_PARAMS)
 	return c.addRange(p.Base, p.Length)
 }
 
+// dynamicParallelism sets addresses aside for what kernels launch themselves.
+func (c *uvmCall) dynamicParallelism(p *nvgpu.UVM_MAP_DYNAMIC_PARALLELISM_REGION_PARAMS) status {
+	if _, s := c.card(p.GPUUUID); s != ok {
+		return s
+	}
+	return c.addRange(p.Base, p.Length)
+}
+
 func (c *uvmCall) addRange(base, length uint64) status {
 	switch {
 	case !validRange(base, length):
