@@ -9,7 +9,8 @@ var deviceControls = []controlRow{
 	{cmd: 0x00800287, name: "NV0080_CTRL_CMD_GPU_MODIFY_SW_STATE_PERSISTENCE", size: sizes{535: 4}, who: Root},
 	{cmd: 0x00800288, name: "NV0080_CTRL_CMD_GPU_QUERY_SW_STATE_PERSISTENCE", size: sizes{535: 4}},
 	{cmd: 0x00800289, name: "NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE", size: sizes{535: 4, 570: 8}},
-	{cmd: 0x0080028b, name: "NV0080_CTRL_CMD_GPU_0x8b", size: sizes{535: 1}},
+	// Not in the open modules; the closed one takes it with one byte.
+	{cmd: 0x0080028b, name: "unpublished 0x0080028b", size: sizes{535: 1}},
 	{cmd: 0x0080028e, name: "NV0080_CTRL_CMD_GPU_GET_VGX_CAPS", size: sizes{535: 1}},
 	{cmd: 0x00800292, name: "NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2", size: sizes{535: 644, 550: 700, 570: 404, 580: 804}},
 	{cmd: 0x00800294, name: "NV0080_CTRL_CMD_GPU_GET_BRAND_CAPS", size: sizes{535: 4}},

@@ -14,11 +14,12 @@ type branch struct {
 }
 
 // branches are the branches with tables, oldest first. Within one, the sizes in
-// the tables are the same in every release from first on, as compiled from
-// NVIDIA's open kernel modules.
+// the tables are the same in every release from first on, as NVIDIA's open kernel
+// modules compile. A control that a branch gained later is in its table too: an
+// earlier release answers it as unknown.
 var branches = []branch{
 	{535, Version{535, 86, 5}},  // before it, channels were allocated with less
-	{550, Version{550, 54, 14}}, // 550.40 had UVM arguments for 32 cards, not 256
+	{550, Version{550, 54, 14}}, // 550.40.07 had UVM arguments for 32 cards, not 256
 	{570, Version{570, 86, 15}},
 	{580, Version{580, 65, 6}},
 	{590, Version{590, 44, 1}},

@@ -10,7 +10,8 @@ type uvmRow struct {
 }
 
 // uvmCalls are the commands that /dev/nvidia-uvm takes, test commands left out
-// (kernel-open/nvidia-uvm/uvm.c, uvm_ioctl.h, uvm_linux_ioctl.h).
+// (kernel-open/nvidia-uvm/uvm.c, uvm_ioctl.h, uvm_linux_ioctl.h). Those with TOOLS
+// in their name hold addresses of the caller's memory.
 var uvmCalls = []uvmRow{
 	{cmd: 23, name: "UVM_CREATE_RANGE_GROUP", size: sizes{535: 16}, status: offsets{535: 8}},
 	{cmd: 24, name: "UVM_DESTROY_RANGE_GROUP", size: sizes{535: 16}, status: offsets{535: 8}},
@@ -52,6 +53,7 @@ var uvmCalls = []uvmRow{
 	{cmd: 73, name: "UVM_CREATE_EXTERNAL_RANGE", size: sizes{535: 24}, status: offsets{535: 16}},
 	{cmd: 74, name: "UVM_MAP_EXTERNAL_SPARSE", size: sizes{535: 40}, status: offsets{535: 32}},
 	{cmd: 75, name: "UVM_MM_INITIALIZE", size: sizes{535: 8}, status: offsets{535: 4}, fd: offsets{535: 0}},
+	{cmd: 77, name: "UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_V2", size: sizes{570: 16}, status: offsets{570: 8}},
 	{cmd: 78, name: "UVM_ALLOC_DEVICE_P2P", size: sizes{570: 56}, status: offsets{570: 52}, fd: offsets{570: 40}},
 	{cmd: 79, name: "UVM_CLEAR_ALL_ACCESS_COUNTERS", size: sizes{570: 4}, status: offsets{570: 0}},
 	{cmd: 80, name: "UVM_DISCARD", size: sizes{580: 32}, status: offsets{580: 24}},
