@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -96,12 +97,9 @@ func ReceiveListener(conn *net.UnixConn) (*Listener, Peer, error) {
 	if err == nil && len(fds) != 1 {
 		err = fmt.Errorf("%d descriptors came instead of one", len(fds))
 	}
-	var mode string
+	var killable bool
 	if err == nil {
-		_, scanErr := fmt.Sscanf(line, "%s %d", &mode, &peer.Thread)
-		if scanErr != nil || mode != lineKillable && mode != lineInterruptible {
-			err = fmt.Errorf("unknown message %.40q", line)
-		}
+		killable, peer.Thread, err = parseOffer(line)
 	}
 	if err != nil {
 		closeAll(fds)
@@ -111,8 +109,18 @@ func ReceiveListener(conn *net.UnixConn) (*Listener, Peer, error) {
 	if err != nil {
 		return nil, peer, err
 	}
-	l.WaitKillable = mode == lineKillable
+	l.WaitKillable = killable
 	return l, peer, nil
+}
+
+// parseOffer takes the launcher's line apart.
+func parseOffer(line string) (killable bool, thread int, err error) {
+	mode, number, _ := strings.Cut(line, " ")
+	thread, err = strconv.Atoi(number)
+	if err != nil || thread <= 0 || mode != lineKillable && mode != lineInterruptible {
+		return false, 0, fmt.Errorf("unknown message %.40q", line)
+	}
+	return mode == lineKillable, thread, nil
 }
 
 // receiveLine reads the launcher's message: it is short, and written in one

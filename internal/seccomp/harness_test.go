@@ -72,6 +72,8 @@ func launchProgram(options []string) error {
 		switch name {
 		case "interruptible":
 			o.Interruptible = true
+		case "nonewprivs":
+			o.NoNewPrivs = true
 		case "exec":
 			path = value
 		}
@@ -110,7 +112,7 @@ func start(t testing.TB, c launchConfig, program string) *tenant {
 	t.Helper()
 	conn, theirs := socketPair(t)
 	p := &tenant{t: t, cmd: exec.Command("/proc/self/exe")}
-	p.cmd.Env = append(os.Environ(), envLaunch+"=run,"+c.options, envProgram+"="+program)
+	p.cmd.Env = append(os.Environ(), envLaunch+"=run,"+c.options, envProgram+"="+program, "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stdout = &p.out
 	p.cmd.Stderr = os.Stderr
 	p.cmd.WaitDelay = 20 * time.Second

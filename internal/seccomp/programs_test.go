@@ -125,7 +125,7 @@ func forkProgram([]string) int {
 // again starts this binary once more as another program (vfork and exec).
 func again(program string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{envProgram + "=" + program}
+	cmd.Env = append(os.Environ(), envProgram+"="+program)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd
 }

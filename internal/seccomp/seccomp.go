@@ -20,8 +20,9 @@ import (
 )
 
 // A Handler decides system calls. Handle is called by several goroutines at
-// once, for different threads of the filtered processes. A panic in Handle is
-// logged and its call answered with EIO.
+// once, for different threads of the filtered processes; calls of one thread are
+// handled one after the other. A panic in Handle is logged and its call answered
+// with EIO.
 type Handler interface {
 	Handle(*Notification) Answer
 }
@@ -32,8 +33,8 @@ type Handler interface {
 // the kernel may issue the same call again under a new id, and what the handler
 // has done for the lost one must not be done twice.
 //
-// Lost is called on the goroutine that handled the call, before anything else
-// is received by it. The notification's memory and descriptors are out of reach
+// Lost is called on the goroutine that handled the call, before another call of
+// the same thread is handled. The notification's memory and descriptors are out of reach
 // by then; its thread and arguments can still be read. A descriptor of
 // [Answer.Inject] has not been given to the caller.
 type LossObserver interface {

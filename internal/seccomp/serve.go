@@ -74,6 +74,7 @@ type server struct {
 	log      *slog.Logger
 	wake     int // eventfd, readable when serving ends
 	panics   atomic.Uint64
+	turns    turns
 
 	leader   atomic.Pointer[worker]
 	watching atomic.Bool
@@ -99,7 +100,8 @@ type seen struct {
 }
 
 func newServer(l *Listener, h Handler, wake int) *server {
-	s := &server{listener: l, handler: h, log: l.Log, wake: wake, done: make(chan struct{})}
+	s := &server{listener: l, handler: h, log: l.Log, wake: wake, done: make(chan struct{}),
+		turns: turns{byThread: make(map[int]*turn)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -191,6 +193,7 @@ func (s *server) promote(old *worker, state uint64) {
 	if !old.state.CompareAndSwap(state, state+demoted-busy) {
 		return // it has just finished
 	}
+	s.turns.record(old, old.notification.Thread())
 	if last := len(s.spares) - 1; last >= 0 {
 		w := s.spares[last]
 		s.spares = s.spares[:last]
@@ -202,6 +205,12 @@ func (s *server) promote(old *worker, state uint64) {
 	w := s.newWorkerLocked()
 	s.leader.Store(w)
 	go w.run()
+}
+
+// awaitPromotion returns when a promotion under way is complete.
+func (s *server) awaitPromotion() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 }
 
 // park keeps a worker that is not the leader, and reports whether it became the

@@ -57,15 +57,27 @@ func (w *worker) serve() bool {
 		state := w.state.Load()&^phaseMask + phases + busy
 		w.state.Store(state)
 		w.server.called()
-		a := w.decide()
-		w.deliver(a)
-		if a.Release != nil {
-			a.Release.Close()
-		}
+		w.answer()
+		w.server.turns.finish(w, n.Thread())
 		if !w.state.CompareAndSwap(state, state-busy+waiting) {
+			// promote has put the call on record, perhaps only just now.
+			w.server.awaitPromotion()
+			w.server.turns.finish(w, n.Thread())
 			n.reset()
 			return true
 		}
+	}
+}
+
+// answer has the call decided and answers it.
+func (w *worker) answer() {
+	if !w.server.turns.await(w, w.notification.Thread()) {
+		return // interrupted before anything was done: nobody waits for an answer
+	}
+	a := w.decide()
+	w.deliver(a)
+	if a.Release != nil {
+		a.Release.Close()
 	}
 }
 
