@@ -36,7 +36,7 @@ func (c *controlCall) busInfo(index uint32) uint32 {
 	switch index {
 	case 0x00: // TYPE: PCI Express
 		return 3
-	case 0x03, 0x04, 0x16: // PCIE_GPU_LINK_CAPS, …ROOT…, …BOARD…
+	case 0x03, 0x04, 0x16, 0x2d, 0x30: // PCIE_GPU_LINK_CAPS, …ROOT…, …BOARD…, PCIE_GEN_INFO, …BOARD…
 		// Most speed and width, and the generation of link, of now and of the card.
 		return gen | width<<4 | (gen-1)<<12 | (gen-1)<<16 | (gen-1)<<20
 	case 0x07, 0x17: // PCIE_GPU_LINK_CTRL_STATUS, …BOARD…: speed and width of now
@@ -47,8 +47,6 @@ func (c *controlCall) busInfo(index uint32) uint32 {
 		return uint32(c.card.bus)
 	case 0x13: // INTERFACE_TYPE
 		return 2
-	case 0x2d: // PCIE_GEN_INFO
-		return gen
 	case 0x2e: // GPU_INTERFACE_TYPE
 		return 2
 	}

@@ -204,7 +204,8 @@ func (c *controlCall) drainState(p *drainState) status {
 type accountingState struct{ GPU, PID, State uint32 }
 
 func (c *controlCall) accountingState(p *accountingState) status {
-	p.State = 0 // disabled
+	const disabled = 1
+	p.State = disabled
 	return ok
 }
 

@@ -11,6 +11,7 @@ func clockControls() map[uint32]control {
 		0x20809001: constant(allClockDomains),
 		0x20809009: answer((*controlCall).clockDomains),
 		0x20809064: (*controlCall).clockFrequencies,
+		0x20808513: (*controlCall).thermal,
 		0x2080a068: constant(1), // performance states: P0 alone
 		0x2080a097: answer((*controlCall).utilization),
 	}
