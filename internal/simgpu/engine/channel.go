@@ -313,8 +313,7 @@ func (c *Channel) begin(t *task) error {
 	if err := t.move.step(c.space, c.engine.scratch); err != nil {
 		return fmt.Errorf("moving data: %w", err)
 	}
-	if t.move.done() {
-		t.move = nil
+	if t.move = t.move.rest(); t.move == nil {
 		return nil
 	}
 	c.moving = true

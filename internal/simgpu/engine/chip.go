@@ -111,11 +111,15 @@ func (c *Chip) residentBlocks(k kernel) uint64 {
 
 // memoryTime is the time of a kernel that moves t within video memory.
 func (c *Chip) memoryTime(t *transfer) uint64 {
-	touched := t.bytes()
-	if len(t.shape.pattern) == 0 {
-		touched = mul(touched, 2)
+	length := uint64(launchTime)
+	for ; t != nil; t = t.next {
+		touched := t.bytes()
+		if len(t.shape.pattern) == 0 {
+			touched = mul(touched, 2)
+		}
+		length += scale(touched, 1e9, c.MemoryBandwidth)
 	}
-	return launchTime + scale(touched, 1e9, c.MemoryBandwidth)
+	return length
 }
 
 // copyTime is the time of a transfer by a copy engine, without its latency.

@@ -188,12 +188,12 @@ func (c *Channel) prepare(q qmd, t *task) uint64 {
 		return c.engine.chip.gridTime(k)
 	}
 	length := c.engine.chip.gridTime(k)
-	if f := builtins[code]; f != nil {
+	if f := c.engine.builtins[code]; f != nil {
 		if t.move = c.builtin(f, k); t.move != nil {
 			length = c.engine.chip.memoryTime(t.move)
 		}
 	} else {
-		c.engine.kernelSeen(code, k)
+		c.kernelSeen(code, k)
 	}
 	if d, ok := c.engine.durations[code]; ok {
 		length = d

@@ -153,41 +153,57 @@ func TestClearingBigMemoryTakesNone(t *testing.T) {
 }
 
 func TestBuiltinKernels(t *testing.T) {
-	const params = testData + parametersAt
+	const dst, src = testData + 0x1000, testData + 0x8000
+	one := [3]uint32{1, 1, 1}
+	before := bytes.Repeat([]byte("0123456789abcdefg"), 1000)
 	tests := []struct {
 		name   string
 		kernel builtin
 		grid   [3]uint32
 		p      parameters
-		want   func(before []byte) []byte // what lies at testData+0x1000 then
+		want   []byte // what lies at dst then
 	}{
-		{"fill", fillWords, [3]uint32{1, 2, 1}, parameters{testData + 0x1000, 0x01020304, 3, 16}, func([]byte) []byte {
-			line := []byte{4, 3, 2, 1, 4, 3, 2, 1, 4, 3, 2, 1, 0, 0, 0, 0}
-			return append(line, line...)
+		{"fill words", fillWords, [3]uint32{1, 2, 1}, parameters{dst, 0x01020304, 3, 16}, []byte{
+			4, 3, 2, 1, 4, 3, 2, 1, 4, 3, 2, 1, 0, 0, 0, 0, 4, 3, 2, 1, 4, 3, 2, 1, 4, 3, 2, 1, 0, 0,
 		}},
-		{"copy words", copyWords, [3]uint32{1, 1, 1}, parameters{testData + 0x1000, testData + 0x2000, 5}, func(b []byte) []byte { return b[:20] }},
-		{"copy bytes", copyBytes, [3]uint32{1, 1, 1}, parameters{testData + 0x1000, testData + 0x2000, 5}, func(b []byte) []byte { return b[:5] }},
-		{"copy blocks", copyBlocks, [3]uint32{2, 1, 1}, parameters{testData + 0x1000, testData + 0x4000}, func(b []byte) []byte { return b[0x2000:][:8192] }},
+		{"fill bytes", fillBytes, one, parameters{dst + 1, 0xa5a5a5a5, 5}, []byte{0, 0xa5, 0xa5, 0xa5, 0xa5, 0xa5, 0}},
+		{"copy words", copyWords, one, parameters{dst, src, 2}, []byte("01234567\x00")},
+		{"copy bytes", copyBytes, one, parameters{dst + 1, src, 5}, []byte("\x0001234\x00")},
+		{"copy uneven", copyUneven, one, parameters{dst + 4, src + 4, 3, 2, 1}, []byte("\x00123456789abc\x00")},
+		{"copy blocks", copyBlocks, [3]uint32{2, 1, 1}, parameters{dst, src}, append(before[:8192:8192], 0)},
+		{"copy edges", copyEdges, one, parameters{dst, src, 3, 4, 5}, []byte("012\x00\x00\x00\x0078\x00")},
+		{"copy one edge", copyEdges, one, parameters{dst, src, 3, 4, 2}, []byte("01\x00\x00")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b, c := one(t, nil)
-			before := bytes.Repeat([]byte("0123456789abcdefg"), 1000)
-			c.store(testData+0x2000, before)
+			b, c := withKernel(t, tt.kernel)
+			c.store(src, before)
 			for i, p := range tt.p {
-				c.setWord(params+8*uint64(i), uint32(p))
-				c.setWord(params+8*uint64(i)+4, uint32(p>>32))
+				c.setWord(testData+parametersAt+8*uint64(i), uint32(p))
+				c.setWord(testData+parametersAt+8*uint64(i)+4, uint32(p>>32))
 			}
-			tr := c.channel.builtin(tt.kernel, kernel{grid: tt.grid, constants: testData})
-			for !tr.done() {
-				if err := tr.step(c.space, b.card.scratch); err != nil {
-					t.Fatal(err)
-				}
+			c.bind(1, 0xc5c0)
+			c.launch(qmdOf(2, tt.grid, [3]uint32{256, 1, 1}, 0))
+			c.semRelease(testData, 1)
+			c.submit()
+			b.pass(1_000_000)
+			if c.word(testData) != 1 {
+				t.Fatalf("not done; fault %v", c.channel.fault)
 			}
-			want := tt.want(before)
-			if got := c.load(testData+0x1000, len(want)); !bytes.Equal(got, want) {
-				t.Errorf("left %v, want %v", got[:min(64, len(got))], want[:min(64, len(want))])
+			if got := c.load(dst, len(tt.want)); !bytes.Equal(got, tt.want) {
+				t.Errorf("left %q, want %q", got[:min(64, len(got))], tt.want[:min(64, len(tt.want))])
 			}
 		})
 	}
+}
+
+// withKernel is a card with one channel, whose code is that of the given kernel.
+func withKernel(t *testing.T, f builtin) (*bench, *client) {
+	b, c := one(t, nil)
+	hash, ok := c.channel.codeHash(testCode)
+	if !ok {
+		t.Fatal("there is no code")
+	}
+	b.card.builtins = map[uint32]builtin{hash: f}
+	return b, c
 }

@@ -77,6 +77,7 @@ type Sample struct {
 // Engine is a running card.
 type Engine struct {
 	chip     Chip
+	builtins map[uint32]builtin // libcuda's own kernels, by code hash
 	log      *slog.Logger
 	failures int
 	bell     *bell
@@ -125,6 +126,7 @@ func newEngine(cfg Config, k clock) *Engine {
 	}
 	e := &Engine{
 		chip:      chip,
+		builtins:  builtins,
 		log:       log.With("chip", chip.Name),
 		failures:  cfg.RestartFailures,
 		random:    rand.New(rand.NewPCG(cfg.Seed, 0x5eed)),

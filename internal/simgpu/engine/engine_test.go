@@ -209,6 +209,32 @@ func TestDescriptorInMemoryAndItsSuccessor(t *testing.T) {
 	}
 }
 
+// TestDescriptorThatWaits loads two descriptors as a graph of two kernels does: the
+// second is only stored, to be started by the first.
+func TestDescriptorThatWaits(t *testing.T) {
+	b, c := one(t, nil)
+	const second = testData + 0x2000
+	q := qmdOf(2, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0)
+	q[4] |= 1 << (qmdNeedsPCAS - 128)
+	q.releaseV2(testData+0x40, 3)
+	c.bind(1, 0xc5c0)
+	c.method(1, computeQMDAddress, append([]uint32{0, second >> 8}, q[:]...)...)
+	c.submit()
+	b.pass(100_000)
+	if got := c.word(testData + 0x40); got != 0 {
+		t.Fatalf("released %d before it was scheduled", got)
+	}
+	first := qmdOf(2, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0)
+	first[4] |= 1 << 13
+	first[15] = second >> 8
+	c.launch(first)
+	c.submit()
+	b.pass(100_000)
+	if got := c.word(testData + 0x40); got != 3 {
+		t.Errorf("released %d, want 3; fault %v", got, c.channel.fault)
+	}
+}
+
 func TestCircleOfDescriptorsEnds(t *testing.T) {
 	b, c := one(t, nil)
 	q := qmdOf(2, [3]uint32{1, 1, 1}, [3]uint32{32, 1, 1}, 0)

@@ -211,9 +211,7 @@ func (e *Engine) moveOne(c *Channel) {
 		c.fail(err)
 		return
 	}
-	if m.done() {
-		c.task.move = nil
-	}
+	c.task.move = m.rest()
 }
 
 // forget takes a closed channel out of every list.

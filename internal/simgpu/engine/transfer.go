@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"math"
-
 	"github.com/qgpu-project/qgpu/internal/simgpu/gpumem"
 )
 
@@ -23,6 +21,8 @@ type transfer struct {
 	shape              shape
 
 	line, at uint64 // the next byte to be written is dst + line*dstPitch + at
+
+	next *transfer // what is moved after it; nil if nothing
 }
 
 // shape turns source bytes into destination bytes; the zero value copies.
@@ -52,11 +52,15 @@ func (s *shape) zero() bool {
 }
 
 // bytes is what the transfer writes in all, saturated.
-func (t *transfer) bytes() uint64 {
-	if t.dstLine != 0 && t.lines > math.MaxUint64/t.dstLine {
-		return math.MaxUint64
+func (t *transfer) bytes() uint64 { return mul(t.lines, t.dstLine) }
+
+// rest is the first part of the transfer, or of what follows it, that is not done, or
+// nil.
+func (t *transfer) rest() *transfer {
+	for t != nil && t.done() {
+		t = t.next
 	}
-	return t.lines * t.dstLine
+	return t
 }
 
 // done tells whether everything is moved.
