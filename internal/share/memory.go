@@ -74,3 +74,6 @@ func (m *Memory) Set(s string) error {
 
 // Type names the flag's value in help texts.
 func (*Memory) Type() string { return "amount" }
+
+// GiBUp is m rounded up to whole GiB.
+func (m Memory) GiBUp() Memory { return (m + GiB - 1) / GiB * GiB }

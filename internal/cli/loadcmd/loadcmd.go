@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"syscall"
@@ -115,6 +116,7 @@ type filled struct {
 func fillCommand() *cobra.Command {
 	chunk, limit := 64*share.MiB, share.Memory(1<<50)
 	var hold bool
+	var run string
 	c := &cobra.Command{
 		Use:   "fill",
 		Short: "Allocate until CUDA says out of memory, and tell how much that was",
@@ -131,6 +133,11 @@ func fillCommand() *cobra.Command {
 			if err := writeJSON(c.OutOrStdout(), out); err != nil {
 				return err
 			}
+			if run != "" {
+				if err := runProgram(c, run); err != nil {
+					return err
+				}
+			}
 			if hold {
 				waitForEnd()
 			}
@@ -139,6 +146,7 @@ func fillCommand() *cobra.Command {
 	}
 	c.Flags().Var(&chunk, "chunk", "size of the first allocations; it is halved down to 2Mi as the card fills")
 	c.Flags().Var(&limit, "limit", "stop at this much")
+	c.Flags().StringVar(&run, "run", "", "run this shell command while the memory is held")
 	c.Flags().BoolVar(&hold, "hold", false, "keep the memory until standard input closes or a signal comes")
 	return c
 }
@@ -159,6 +167,15 @@ func fill(e isolation.Env, chunk, limit uint64) (out filled) {
 		chunk /= 2
 	}
 	return out
+}
+
+func runProgram(c *cobra.Command, command string) error {
+	cmd := exec.CommandContext(c.Context(), "sh", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.OutOrStdout(), c.ErrOrStderr()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("run %q: %w", command, err)
+	}
+	return nil
 }
 
 func waitForEnd() {
