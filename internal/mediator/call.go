@@ -46,6 +46,8 @@ type call struct {
 	status     int // offset of the status in arg, or nvabi.None
 	descriptor int // offset of a descriptor in arg, or nvabi.None
 
+	params params // of a control
+
 	arena    arena
 	segments [maxSegments]segment
 	patches  [maxPatches]patch

@@ -38,7 +38,8 @@ func (c *call) control() seccomp.Answer {
 		}
 		return c.pretend(statusOK)
 	}
-	p, status, errno := c.controlParams(&abi)
+	p := &c.params
+	status, errno := c.controlParams(p, &abi)
 	if errno != 0 {
 		return fail(errno)
 	}
@@ -46,12 +47,12 @@ func (c *call) control() seccomp.Answer {
 		return c.pretend(status)
 	}
 	if rule.check != nil {
-		if status := rule.check(c, &p); status != statusOK {
+		if status := rule.check(c, p); status != statusOK {
 			return c.refuse(status)
 		}
 	}
 	if rule.instead != nil {
-		if status := rule.instead(c, &p); status != statusOK {
+		if status := rule.instead(c, p); status != statusOK {
 			return c.refuse(status)
 		}
 		c.arg.setU32(c.status, statusOK)
@@ -59,43 +60,44 @@ func (c *call) control() seccomp.Answer {
 	}
 	errno = c.execute()
 	if rule.show != nil && c.ok(errno) {
-		rule.show(c, &p)
+		rule.show(c, p)
 	}
 	return c.finish(errno)
 }
 
 // controlParams copies a control's parameters and the buffers they point to. Where the
 // driver would refuse them, the status says how.
-func (c *call) controlParams(abi *nvabi.RMControl) (p params, status uint32, errno unix.Errno) {
+func (c *call) controlParams(p *params, abi *nvabi.RMControl) (status uint32, errno unix.Errno) {
+	*p = params{}
 	addr, size := c.arg.u64(controlPtr), c.arg.u32(controlSize)
 	switch {
 	case abi.Opaque && size > maxOpaque, !abi.Opaque && size != abi.Size:
-		return p, statusInvalidParameters, 0
+		return statusInvalidParameters, 0
 	case size == 0:
-		return p, statusOK, c.point(c.arg, controlPtr, nil)
+		return statusOK, c.point(c.arg, controlPtr, nil)
 	case addr == 0:
-		return p, statusInvalidPointer, 0
+		return statusInvalidPointer, 0
 	}
 	if p.message, errno = c.read(addr, int(size)); errno != 0 {
-		return p, 0, errno
+		return 0, errno
 	}
 	if errno = c.point(c.arg, controlPtr, p.message); errno != 0 {
-		return p, 0, errno
+		return 0, errno
 	}
 	if abi.FD != nvabi.None {
 		if _, _, _, errno := c.translate(p.message, abi.FD, false); errno != 0 {
-			return p, statusInvalidArgument, 0
+			return statusInvalidArgument, 0
 		}
+	}
+	if len(abi.Pointers) > len(p.buffers) {
+		return statusNotSupported, 0
 	}
 	for i, ptr := range abi.Pointers {
-		if i == len(p.buffers) {
-			return p, statusNotSupported, 0
-		}
 		if p.buffers[i], status, errno = c.buffer(p.message, ptr); status != statusOK || errno != 0 {
-			return p, status, errno
+			return status, errno
 		}
 	}
-	return p, statusOK, 0
+	return statusOK, 0
 }
 
 // buffer copies the buffer behind a pointer in b.

@@ -772,7 +772,7 @@ func setUp(t testing.TB, quota uint64, change ...func(*fakeDriver, *Config)) (*M
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.self = mediators
+	m.self, m.patience = mediators, 0
 	t.Cleanup(func() { _ = m.Close() })
 	return m, d, newTenant(t, m, d, procs, 1000)
 }

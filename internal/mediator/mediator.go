@@ -13,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
@@ -35,19 +36,7 @@ type Notification interface {
 	Replace(fd int, target int32, cloexec bool) error
 }
 
-var (
-	_ Notification         = (*seccomp.Notification)(nil)
-	_ seccomp.LossObserver = Handler{}
-)
-
-// Handler makes a mediator a handler of a seccomp listener.
-type Handler struct{ *Mediator }
-
-// Handle implements seccomp.Handler.
-func (h Handler) Handle(n *seccomp.Notification) seccomp.Answer { return h.Mediator.Handle(n) }
-
-// Lost implements seccomp.LossObserver.
-func (h Handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.Mediator.Lost(n, a) }
+var _ Notification = (*seccomp.Notification)(nil)
 
 // Card is a card of the tenant.
 type Card struct {
@@ -95,6 +84,7 @@ type Mediator struct {
 	client   *nvclient.Client
 
 	reconciling sync.Mutex
+	patience    time.Duration // reconcileWait, but in tests
 	executed    atomic.Uint64
 }
 
@@ -120,6 +110,7 @@ func New(cfg Config) (*Mediator, error) {
 		simulated: cfg.Simulated,
 		log:       cfg.Log,
 		self:      os.Getpid(),
+		patience:  reconcileWait,
 		frontend:  frontendRules(),
 		controls:  controlRules(),
 		uvm:       uvmRules(),

@@ -126,7 +126,7 @@ func (m *Mediator) reconcile(thread int) {
 			return
 		}
 		if try > 0 {
-			time.Sleep(reconcileWait << try)
+			time.Sleep(m.patience << try)
 		}
 		counted, err := m.countedByDriver()
 		if err != nil {
