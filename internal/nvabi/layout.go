@@ -26,7 +26,7 @@ type Layout struct {
 type UtilSampleLayout struct {
 	Size       int // of a sample
 	EngineSize int // of the part for one engine
-	Time       int // uint64, µs
+	Time       int // uint64; NVIDIA's header says ns, NVML takes it for µs
 	FB         int // memory controller
 	GR         int // graphics and compute
 	NVENC      int
