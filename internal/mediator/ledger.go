@@ -149,13 +149,6 @@ func (l *ledger) settleAllocation(m *allocation) {
 	a.stale = min(a.stale, a.charged)
 }
 
-// room is how much of a card's quota is left.
-func (l *ledger) room(card int) uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cards[card].room()
-}
-
 // balance is a card's quota and what of it is used.
 func (l *ledger) balance(card int) (quota, used uint64) {
 	l.mu.Lock()
