@@ -15,6 +15,10 @@ import (
 // back the hole with memory.
 const viewLimit = 32 << 10
 
+// maxView is the largest object, in bytes, that is mapped as a whole. A UVM file, which
+// covers all of a process's addresses, is reached by pread and pwrite alone.
+const maxView = 1 << 42
+
 // Shared is memory backed by a sparse memfd, which clients map as well. The file is
 // sealed against any change of size, so that no holder of it can make a view fault.
 //
@@ -153,6 +157,9 @@ func (s *Shared) mapView() error {
 	if s.view != nil {
 		return nil
 	}
+	if s.size > maxView {
+		return fmt.Errorf("mapping %q: its %#x bytes do not fit in this process's address space", s.name, s.size)
+	}
 	v, err := unix.Mmap(int(s.file.Fd()), 0, int(s.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("mapping the %#x bytes of %q: %w", s.size, s.name, err)
@@ -177,7 +184,8 @@ func (s *Shared) access(p []byte, off int64, through func(view []byte), direct f
 	if err := checkRange(s.name, off, len(p), s.size); err != nil {
 		return 0, err
 	}
-	if len(p) <= viewLimit && s.mapping.Load() == nil {
+	small := len(p) <= viewLimit && s.size <= maxView
+	if small && s.mapping.Load() == nil {
 		if err := s.mapView(); err != nil {
 			return 0, err
 		}
@@ -187,7 +195,7 @@ func (s *Shared) access(p []byte, off int64, through func(view []byte), direct f
 	if s.file == nil {
 		return 0, fmt.Errorf("reaching %q: %w", s.name, ErrClosed)
 	}
-	if len(p) <= viewLimit {
+	if small {
 		through(s.view[off : off+int64(len(p))])
 		return len(p), nil
 	}

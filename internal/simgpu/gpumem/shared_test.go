@@ -186,3 +186,20 @@ func TestUserPagesOfNobody(t *testing.T) {
 		t.Errorf("writing where nothing is mapped: %v, want EFAULT", err)
 	}
 }
+
+func TestSharedLargerThanAddressSpace(t *testing.T) {
+	const size = 1 << 47
+	m := newShared(t, size)
+	want := []byte("far away")
+	const at = size - 1<<20
+	if _, err := m.WriteAt(want, at); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if _, err := m.ReadAt(got, at); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("ReadAt = %q, %v, want %q", got, err, want)
+	}
+	if w := m.Window(0, 1); w != nil {
+		t.Error("a window on an object that cannot be mapped")
+	}
+}
