@@ -106,6 +106,8 @@ func (d *Driver) admit(call *controlCall, p *nvgpu.NVOS54_PARAMETERS) (nvabi.RMC
 		abi = nvabi.RMControl{Cmd: p.Cmd, Opaque: true, FD: nvabi.None}
 	}
 	switch {
+	case abi.Privilege == nvabi.KernelOnly, abi.Privilege != nvabi.Anyone && !call.privileged:
+		return abi, errInsufficientPermissions
 	case d.controls[p.Cmd] == nil:
 		d.reportUnknown("control", p.Cmd, "name", abi.Name, "size", p.ParamsSize)
 		return abi, errNotSupported
@@ -117,15 +119,6 @@ func (d *Driver) admit(call *controlCall, p *nvgpu.NVOS54_PARAMETERS) (nvabi.RMC
 		return abi, errInvalidParamStruct
 	case p.ParamsSize > 0 && p.Params == 0:
 		return abi, errInvalidAddress
-	}
-	switch abi.Privilege {
-	case nvabi.Anyone:
-	case nvabi.KernelOnly:
-		return abi, errInsufficientPermissions
-	default:
-		if !call.privileged {
-			return abi, errInsufficientPermissions
-		}
 	}
 	return abi, ok
 }

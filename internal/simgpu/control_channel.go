@@ -10,12 +10,13 @@ func channelControls() map[uint32]control {
 		0xc36f0108: answer((*controlCall).submitToken),
 		0xc36f010a: accept, // GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX
 		0xa06c0102: accept, // BIND
+		0xa06f0104: accept, // BIND
+		0xc36f0104: accept, // BIND
 		0xa06f0108: accept, // SET_ERROR_NOTIFIER
 	}
 	for _, class := range []uint32{0x906f, 0xa06f, 0xc36f} {
 		table[class<<16|0x0101] = answer((*controlCall).classEngineID)
 		table[class<<16|0x0102] = accept // RESET_CHANNEL
-		table[class<<16|0x0104] = accept // BIND
 	}
 	return table
 }
