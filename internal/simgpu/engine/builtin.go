@@ -22,7 +22,9 @@ type parameters [8]uint64
 // builtins are libcuda's own kernels by the FNV-1a hash of their code, which differs
 // with its version and the architecture that it compiles for. To add those of another:
 // fill and copy memory on the card, of many sizes and alignments, with debug logging;
-// the kernels are logged with their hashes and parameters.
+// the kernels are logged with their hashes and parameters. Those that copy between an
+// array and other memory are left out: they read the array through a texture header,
+// which is not decoded, and do nothing.
 var builtins = map[uint32]builtin{
 	// libcuda 535, sm_75
 	0x6c8f5f80: fillWords,
@@ -33,6 +35,9 @@ var builtins = map[uint32]builtin{
 	0x1a69abb9: copyBlocks,
 	0x26209583: copyBlocks,
 	0x275ce777: copyEdges,
+	0x7636e9af: copyRows,
+	0xfdca2c52: copyRows,
+	0x0802f9e5: copyUnevenRows,
 	// libcuda 535, sm_80
 	0x0c7f79ac: fillWords,
 	0x665fbb96: fillBytes,
@@ -42,6 +47,9 @@ var builtins = map[uint32]builtin{
 	0x5ece8ef1: copyBlocks,
 	0x63d40c96: copyBlocks,
 	0x3432e3e2: copyEdges,
+	0xf37fcb01: copyRows,
+	0x99905b56: copyRows,
+	0x06c7589d: copyUnevenRows,
 	// libcuda 550, sm_75
 	0x44e92220: fillWords,
 	0x3d39a4ef: fillBytes,
@@ -51,6 +59,9 @@ var builtins = map[uint32]builtin{
 	0x98ff5d19: copyBlocks,
 	0x339d8a99: copyBlocks,
 	0xcdd2a097: copyEdges,
+	0x7f4f254f: copyRows,
+	0xd77aca32: copyRows,
+	0x939010c5: copyUnevenRows,
 	// libcuda 550, sm_80
 	0xa032f78c: fillWords,
 	0x2cffedb6: fillBytes,
@@ -60,21 +71,24 @@ var builtins = map[uint32]builtin{
 	0xb4d97f91: copyBlocks,
 	0x76464ab6: copyBlocks,
 	0xd33de6c2: copyEdges,
+	0xb58a3121: copyRows,
+	0x6bb45f76: copyRows,
+	0xf14850bd: copyUnevenRows,
 }
 
 // blockBytes is what one block of copyBlocks copies.
 const blockBytes = 4096
 
 // fillWords stores a 32-bit value: parameters address, value, words of a row, pitch in
-// bytes; a row for each of the grid's y. fillBytes stores a byte, and counts bytes.
+// bytes; a row for each of the grid's y. fillBytes counts bytes: its value has a byte
+// or two of them, repeated.
 func fillWords(k kernel, p parameters) *transfer { return fillRows(k, p, 4) }
 func fillBytes(k kernel, p parameters) *transfer { return fillRows(k, p, 1) }
 
 func fillRows(k kernel, p parameters, size uint64) *transfer {
-	value := binary.LittleEndian.AppendUint32(nil, uint32(p[1]))
 	return &transfer{
 		dst: p[0], dstPitch: int64(p[3]), dstLine: min(p[2], 1<<40) * size, lines: uint64(k.grid[1]),
-		shape: shape{pattern: value[:size]},
+		shape: shape{pattern: binary.LittleEndian.AppendUint32(nil, uint32(p[1]))},
 	}
 }
 
@@ -101,6 +115,23 @@ func copyEdges(_ kernel, p parameters) *transfer {
 	gap := p[2] + p[3]
 	t.next = copyRun(p[0]+gap, p[1]+gap, total-head)
 	return t
+}
+
+// copyRows copies p[3] rows of p[2] bytes, copyUnevenRows p[2] rows of the width in the
+// upper half of p[5].
+func copyRows(_ kernel, p parameters) *transfer {
+	return rows(p[0], p[4], p[1], p[5], uint64(uint32(p[2])), uint64(uint32(p[3])))
+}
+
+func copyUnevenRows(_ kernel, p parameters) *transfer {
+	return rows(p[0], p[1], p[3], p[4], p[5]>>32, uint64(uint32(p[2])))
+}
+
+func rows(dst, dstPitch, src, srcPitch, width, n uint64) *transfer {
+	return &transfer{
+		dst: dst, dstPitch: int64(dstPitch), src: src, srcPitch: int64(srcPitch),
+		srcLine: width, dstLine: width, lines: n,
+	}
 }
 
 func copyRun(dst, src, n uint64) *transfer {
