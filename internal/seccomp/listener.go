@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,6 +33,7 @@ type Listener struct {
 	fd      int
 	bufSize int // of a request, as this kernel writes it
 	threads *threadCache
+	slow    time.Duration // slowCall
 
 	mu     sync.Mutex
 	users  int // who uses fd: 1 until Close, and 1 for each Serve
@@ -54,6 +56,7 @@ func NewListener(fd int) (*Listener, error) {
 		fd:         fd,
 		bufSize:    max(int(sizes.notif), requestSize),
 		threads:    newThreadCache(maxIdleThreads),
+		slow:       slowCall,
 		users:      1,
 		SyncWakeUp: setSyncWakeUp(fd) == 0,
 	}, nil

@@ -176,12 +176,30 @@ func TestMemoryErrors(t *testing.T) {
 				t.Errorf("string at %#x: %v, want EFAULT", addr, err)
 			}
 		}
-		// Much more than there can be behind the argument.
-		if err := n.ReadMemory(make([]byte, 1<<30), n.Arg(2)); !errors.Is(err, unix.EFAULT) {
-			t.Errorf("read of 1 GiB: %v, want EFAULT", err)
-		}
 		if err := n.ReadMemory(nil, 0); err != nil {
 			t.Errorf("read of nothing: %v", err)
+		}
+		return Result(0)
+	}))
+}
+
+func TestMemoryEndsAtAPage(t *testing.T) {
+	run(t, launchConfig{}, "edge", handlerFunc(func(n *Notification) Answer {
+		addr, buf := n.Arg(2), make([]byte, edgeText+1)
+		if err := n.ReadMemory(buf[:edgeText], addr); err != nil {
+			t.Errorf("read up to the end: %v", err)
+		}
+		if err := n.ReadMemory(buf, addr); !errors.Is(err, unix.EFAULT) {
+			t.Errorf("read beyond the end: %v, want EFAULT", err)
+		}
+		if err := n.WriteMemory(buf, addr); !errors.Is(err, unix.EFAULT) {
+			t.Errorf("write beyond the end: %v, want EFAULT", err)
+		}
+		if s, err := n.ReadString(addr, unix.PathMax); err != nil || len(s) != edgeText-1 {
+			t.Errorf("string up to the end: got %d bytes, %v; want %d", len(s), err, edgeText-1)
+		}
+		if _, err := n.ReadString(addr+edgeText, unix.PathMax); !errors.Is(err, unix.EFAULT) {
+			t.Errorf("string beyond the end: %v, want EFAULT", err)
 		}
 		return Result(0)
 	}))

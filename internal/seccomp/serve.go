@@ -151,7 +151,7 @@ func (s *server) finish(err error) {
 // worker's state has been set.
 func (s *server) called() {
 	if !s.watching.Load() && s.watching.CompareAndSwap(false, true) {
-		s.timer.Reset(slowCall)
+		s.timer.Reset(s.listener.slow)
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *server) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopping {
-		s.timer.Reset(slowCall)
+		s.timer.Reset(s.listener.slow)
 	}
 }
 

@@ -271,3 +271,17 @@ func TestKilledWhileWaiting(t *testing.T) {
 		t.Errorf("lost answer has value %d, want 99", a.Value)
 	}
 }
+
+// TestLeadChangesAtAnyMoment has the watch find every call slow.
+func TestLeadChangesAtAnyMoment(t *testing.T) {
+	const threads, calls = 3, 400
+	p := start(t, launchConfig{}, fmt.Sprintf("threads %d %d", threads, calls))
+	p.listener.slow = time.Microsecond
+	got := p.serve(echo(t))
+	for i := range threads {
+		line := fmt.Sprintf("%d: %d %d 0\n", i, i, 10*i)
+		if n := strings.Count(got+"\n", line); n != calls {
+			t.Errorf("thread %d: %d calls were answered, want %d", i, n, calls)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -121,6 +122,9 @@ type lostCall struct {
 
 func (r *replayer) Handle(n *Notification) Answer {
 	key, err := keyOf(n)
+	if errors.Is(err, ErrGone) {
+		return Fail(err) // interrupted already: nothing is done
+	}
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -152,6 +156,9 @@ func (r *replayer) Handle(n *Notification) Answer {
 }
 
 func (r *replayer) Lost(n *Notification, a Answer) {
+	if a.Errno != 0 {
+		return
+	}
 	r.lost[n.Thread()] = lostCall{args: argsOf(n), key: uint64(a.Value), answer: a}
 }
 
@@ -174,7 +181,7 @@ func TestInterruptedCallsAreReplayed(t *testing.T) {
 			t.Errorf("call %d was executed %d times", key, n)
 		}
 	}
-	if r.replays != stormCalls {
-		t.Errorf("%d calls were replayed, want all %d", r.replays, stormCalls)
+	if r.replays < stormCalls { // a replay's answer may be lost again
+		t.Errorf("%d replays, want one at least of each of %d calls", r.replays, stormCalls)
 	}
 }

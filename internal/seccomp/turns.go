@@ -39,25 +39,25 @@ func (t *turns) record(w *worker, thread int) {
 	t.recorded.Store(int32(len(t.byThread)))
 }
 
-// await returns when no other call of the thread is being handled. It is false
-// when yet another call of the thread came meanwhile: w's is gone then.
-func (t *turns) await(w *worker, thread int) bool {
+// enter queues w's call, just received, behind the thread's call that is being
+// handled. The result is nil when there is none; else it yields true when it is
+// w's turn, or false when yet another call of the thread came: w's is gone then.
+// It is called by the leader, before it can lose the lead: in order of arrival.
+func (t *turns) enter(w *worker, thread int) <-chan bool {
 	if t.recorded.Load() == 0 {
-		return true
+		return nil
 	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	current, ok := t.byThread[thread]
 	if !ok {
-		t.mu.Unlock()
-		return true
+		return nil
 	}
 	if current.next != nil {
 		current.ready <- false
 	}
-	ready := make(chan bool, 1)
-	current.next, current.ready = w, ready
-	t.mu.Unlock()
-	return <-ready
+	current.next, current.ready = w, make(chan bool, 1)
+	return current.ready
 }
 
 // finish lets the thread's next call be handled, when w's was on record.

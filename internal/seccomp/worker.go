@@ -54,10 +54,11 @@ func (w *worker) serve() bool {
 		if !w.receive() {
 			return false
 		}
+		turn := w.server.turns.enter(w, n.Thread())
 		state := w.state.Load()&^phaseMask + phases + busy
 		w.state.Store(state)
 		w.server.called()
-		w.answer()
+		w.answer(turn)
 		w.server.turns.finish(w, n.Thread())
 		if !w.state.CompareAndSwap(state, state-busy+waiting) {
 			// promote has put the call on record, perhaps only just now.
@@ -69,9 +70,10 @@ func (w *worker) serve() bool {
 	}
 }
 
-// answer has the call decided and answers it.
-func (w *worker) answer() {
-	if !w.server.turns.await(w, w.notification.Thread()) {
+// answer has the call decided and answers it, after its turn came if it has to
+// wait for one.
+func (w *worker) answer(turn <-chan bool) {
+	if turn != nil && (!<-turn || !w.notification.Valid()) {
 		return // interrupted before anything was done: nobody waits for an answer
 	}
 	a := w.decide()
