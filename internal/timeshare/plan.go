@@ -1,0 +1,167 @@
+package timeshare
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// A Plan divides one card among its tenants.
+type Plan struct {
+	Policy   share.Policy
+	Settings []Setting // one for each tenant, in the order in which they were given
+
+	limits  Limits
+	units   [ranks]float64 // microseconds of turn per weight
+	weights [ranks]int     // sums
+}
+
+// A Setting is a tenant's part of a plan.
+type Setting struct {
+	ID    string
+	Rank  Rank
+	Slice uint64 // of each of its groups, in microseconds
+	// Turn is the time that its groups have together in a rotation.
+	Turn time.Duration
+	// Share is the tenant's part of the card, 0…1, while all tenants of its rank have
+	// work and no earlier rank has: at least what it is guaranteed.
+	Share float64
+	// Cap is the most that the tenant may have, 0…1; 1 if there is no cap.
+	Cap float64
+	// Yields tells whether tenants of an earlier rank are on the card.
+	Yields bool
+}
+
+// Gated tells whether the tenant needs a [Gate].
+func (s Setting) Gated() bool { return s.Cap < 1 || s.Yields }
+
+// New plans a card. The order of the tenants and their names make no difference to what
+// each gets.
+func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
+	if _, err := share.ParsePolicy(string(p)); err != nil {
+		return Plan{}, err
+	}
+	if err := l.validate(); err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Policy: p, limits: l}
+	var present [ranks]bool
+	seen := make(map[string]bool, len(tenants))
+	for _, t := range tenants {
+		if err := t.validate(); err != nil {
+			return Plan{}, err
+		}
+		if seen[t.ID] {
+			return Plan{}, fmt.Errorf("tenant %s is on the card twice", t.ID)
+		}
+		if t.Whole && len(tenants) > 1 {
+			return Plan{}, fmt.Errorf("tenant %s has the card as a whole and is one of %d", t.ID, len(tenants))
+		}
+		seen[t.ID] = true
+		r := rankOf(t, p)
+		present[r] = true
+		plan.weights[r] += plan.weight(r, t)
+	}
+	for r := range ranks {
+		plan.units[r] = plan.unit(r, tenants)
+	}
+	for _, t := range tenants {
+		s := plan.setting(t)
+		for r := range s.Rank {
+			s.Yields = s.Yields || present[r]
+		}
+		plan.Settings = append(plan.Settings, s)
+	}
+	return plan, nil
+}
+
+// weight is t's part in its rank r, in relation to others'.
+func (p *Plan) weight(r Rank, t Tenant) int {
+	if r == Middle && p.Policy != share.BestEffort {
+		return t.Core
+	}
+	return 1
+}
+
+// part is the part of the card that t has if all of its rank r have work. Under
+// fixed-share what nobody asked for is nobody's.
+func (p *Plan) part(r Rank, t Tenant) float64 {
+	sum := p.weights[r]
+	if r == Middle && p.Policy == share.FixedShare {
+		sum = max(sum, share.Whole)
+	}
+	return float64(p.weight(r, t)) / float64(sum)
+}
+
+// unit is the turn of a tenant of weight 1 in rank r, in microseconds.
+func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
+	if r == Last {
+		return float64(p.limits.Short)
+	}
+	enough, most := 0.0, math.Inf(1)
+	for _, t := range tenants {
+		if rankOf(t, p.Policy) != r {
+			continue
+		}
+		w, n := float64(p.weight(r, t)), t.active()
+		enough = max(enough, float64(p.limits.Shortest)*n/w)
+		most = min(most, float64(p.limits.MaxSlice)*n/w)
+		if rest := 1 - p.part(r, t); rest > 0 {
+			most = min(most, float64(p.limits.Deviation.Microseconds())/(w*rest))
+		}
+	}
+	// Where gates open and shut by the turn, or where the tenant should not be
+	// interrupted, turns are as long as they may be.
+	if r == First || p.Policy == share.FixedShare {
+		return most
+	}
+	return min(enough, most)
+}
+
+// Slice is the slice in microseconds of each group of t, which is on the card already or
+// is not. It follows from t and from the unit of its rank; a change of t's number of
+// groups may in time change the unit, by a new plan.
+func (p *Plan) Slice(t Tenant) uint64 {
+	if t.Whole {
+		return DefaultSlice
+	}
+	r := rankOf(t, p.Policy)
+	us := p.units[r] * float64(p.weight(r, t)) / t.active()
+	if !(us < float64(p.limits.MaxSlice)) { // also if the rank is empty and has no unit
+		return p.limits.MaxSlice
+	}
+	return max(uint64(us), p.limits.MinSlice)
+}
+
+func (p *Plan) setting(t Tenant) Setting {
+	s := Setting{ID: t.ID, Rank: rankOf(t, p.Policy), Slice: p.Slice(t), Share: 1, Cap: 1}
+	s.Turn = time.Duration(float64(s.Slice) * t.active() * float64(time.Microsecond))
+	if t.Whole {
+		return s
+	}
+	s.Share = p.part(s.Rank, t)
+	if (s.Rank == Last || s.Rank == Middle && p.Policy == share.FixedShare) && t.Core > 0 {
+		s.Cap = float64(t.Core) / share.Whole
+	}
+	// A tenant of more groups than even the shortest slices can hold to its turn is held
+	// by its gate.
+	if fair := p.units[s.Rank] * float64(p.weight(s.Rank, t)); float64(p.limits.MinSlice)*t.active() > fair {
+		s.Cap = min(s.Cap, s.Share)
+		s.Turn = time.Duration(max(fair, float64(p.limits.MinSlice)) * float64(time.Microsecond))
+	}
+	return s
+}
+
+// Ahead is the engine time used by the tenants that come before rank r, given each
+// tenant's use in nanoseconds.
+func (p *Plan) Ahead(r Rank, used map[string]uint64) uint64 {
+	sum := uint64(0)
+	for _, s := range p.Settings {
+		if s.Rank < r {
+			sum += used[s.ID]
+		}
+	}
+	return sum
+}

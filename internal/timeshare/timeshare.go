@@ -1,0 +1,181 @@
+// Package timeshare turns the shares of a card's tenants into what the hardware
+// understands: a time slice for each channel group, and for some tenants a gate that
+// keeps all their channels off the card for a while. It is arithmetic on plain values
+// and the card's clock; it knows nothing of drivers, processes or descriptors, and
+// applies nothing.
+//
+// # What the hardware does
+//
+// Channel groups take turns. A group that has work keeps the compute engine for its
+// time slice; one without work is passed over, so that time is never kept for the idle.
+// Each change to another group costs some microseconds. A tenant with n groups that all
+// have work thus has, of the time that is not lost to changes,
+//
+//	n × slice / (sum over all busy groups of their slices)
+//
+// # Slices
+//
+// The unit of sharing is the tenant. A tenant's turn, the time that its groups have
+// together in one rotation, is its weight × a unit which all tenants of its rank have in
+// common, and a group's slice is the turn divided by the number of the tenant's groups
+// that have work at a time. So shares are right whatever the unit is. The unit is chosen
+// between two wishes: the shortest slice should be so long that changes cost little
+// ([Limits.Shortest]); and turns should be so short that a share is right over short
+// windows too: a tenant with the part p of the card and turns of t is, over any window,
+// at most t×(1-p) away from p of it ([Limits.Deviation]). The second wish wins.
+//
+// Weights are equal under best-effort, and core under burst-share and fixed-share.
+// Since cores add up to 100 at most, core/sum is at least core/100: the guarantee. If
+// a tenant is idle its part falls to the others in proportion to their weights, with
+// no change of the plan.
+//
+// # Ranks
+//
+// Online tenants come before ordinary ones, and these before offline ones. A tenant
+// stops while one of an earlier rank works ([Gate]), and starts again when the earlier
+// ranks have been idle for [Limits.Hold]; gaps shorter than this are not idle time.
+// An ordinary tenant without core is guaranteed nothing under burst-share and
+// fixed-share and has the rank of offline ones. Until a gate has shut, slices keep the
+// delay small: an offline tenant has a turn of [Limits.Short], an online one the longest.
+//
+// # Caps
+//
+// A tenant under fixed-share, and an offline one, may not have more than core/100 even
+// of an idle card. No slice does that; a gate does, as a bucket of engine time: it fills
+// at core/100 of the card's time and holds one turn at most, and the gate is shut when
+// it is empty. In any window w the tenant has at most w×core/100 and one turn.
+//
+// # What a tenant needs to know of the others
+//
+// Its slice follows from its own share and groups and from the unit of its rank
+// ([Plan.Slice]); the unit is the one number that depends on the others, on their
+// cores and numbers of groups and not on who is busy. A group that comes late gets
+// its slice before its first work without any other tenant being looked at. Three
+// things need more. When a tenant's number of groups changes, the slices of its older
+// groups change too: until the next restart of the runlist it has up to 1+1/n turns.
+// When the unit changes, all groups of the rank must change together, or shares are
+// wrong by the ratio of the units until they have. And how many groups of a
+// tenant have work at a time is nothing that the hardware tells: [Tenant.Active] has
+// to be inferred from use ([Concurrency]).
+package timeshare
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// DefaultSlice is the slice in microseconds that NVIDIA's driver gives to new groups
+// since GV100: 128 << 3 (kernel_fifo_gv100.c).
+const DefaultSlice = 128 << 3
+
+// A Tenant is what a plan needs to know of a tenant's part of one card.
+type Tenant struct {
+	ID    string
+	Class share.Class
+	Core  int  // percent of the card, 0…100
+	Whole bool // has the card as a whole, alone
+	// Groups is the number of the tenant's channel groups on the compute engine; those
+	// of copy engines are on other runlists and do not count.
+	Groups int
+	// Active is how many of Groups have work at a time; 0 if not known, and then all.
+	Active float64
+}
+
+func (t Tenant) validate() error {
+	switch {
+	case t.Core < 0 || t.Core > share.Whole:
+		return fmt.Errorf("tenant %s has core %d on one card; it must be 0 to 100", t.ID, t.Core)
+	case t.Groups < 0:
+		return fmt.Errorf("tenant %s has %d channel groups", t.ID, t.Groups)
+	case math.IsNaN(t.Active) || t.Active < 0:
+		return fmt.Errorf("tenant %s has %v active channel groups", t.ID, t.Active)
+	}
+	switch t.Class {
+	case share.Ordinary, share.Online, share.Offline:
+		return nil
+	}
+	return fmt.Errorf("tenant %s has the unknown class %q", t.ID, string(t.Class))
+}
+
+// active is the number of groups to divide a turn by, at least 1.
+func (t Tenant) active() float64 {
+	n := max(1, float64(t.Groups))
+	if t.Active == 0 {
+		return n
+	}
+	return min(max(t.Active, 1), n)
+}
+
+// Rank is the order in which tenants are served: each stops while an earlier one works.
+type Rank int
+
+const (
+	First  Rank = iota // online
+	Middle             // ordinary
+	Last               // offline, and ordinary without a guarantee
+	ranks
+)
+
+func rankOf(t Tenant, p share.Policy) Rank {
+	switch {
+	case t.Class == share.Online:
+		return First
+	case t.Class == share.Offline, t.Core == 0 && p != share.BestEffort:
+		return Last
+	}
+	return Middle
+}
+
+// Limits are the bounds within which plans are made.
+type Limits struct {
+	MinSlice, MaxSlice uint64 // of a group, in microseconds
+
+	// Shortest is how long the shortest slice should be, in microseconds, for changes of
+	// groups to cost little: cost of a change / part of the card that may be lost.
+	Shortest uint64
+	// Deviation is by how much engine time a tenant may be away from its share, over any
+	// window, because turns are as long as they are.
+	Deviation time.Duration
+	// Short is the turn of an offline tenant in microseconds, and so the longest time
+	// that an online kernel waits for an offline one.
+	Short uint64
+	// Latency is the time from the moment at which a gate should shut to that at which
+	// the card obeys.
+	Latency time.Duration
+	// Hold is how long the earlier ranks must have been idle for a later one to start.
+	Hold time.Duration
+	// Poll is how often the use of earlier ranks is to be looked at.
+	Poll time.Duration
+}
+
+// DefaultLimits are made for a change that costs 10 µs, of which 0.8 % of the card may
+// be lost, and for shares that are right within 3 points over 100 ms. The shortest slice
+// is one in which a change costs a sixth: more groups than this allows are held by a gate.
+func DefaultLimits() Limits {
+	return Limits{
+		MinSlice:  50,
+		MaxSlice:  32_768,
+		Shortest:  1250,
+		Deviation: 3 * time.Millisecond,
+		Short:     DefaultSlice / 2,
+		Latency:   100 * time.Microsecond,
+		Hold:      2 * time.Millisecond,
+		Poll:      500 * time.Microsecond,
+	}
+}
+
+func (l Limits) validate() error {
+	switch {
+	case l.MinSlice == 0 || l.MaxSlice < l.MinSlice:
+		return fmt.Errorf("slices of %d to %d µs are no range; the shortest must be 1 at least", l.MinSlice, l.MaxSlice)
+	case l.Deviation <= 0 || l.Poll <= 0:
+		return errors.New("the deviation from shares and the time between polls must be positive")
+	case l.Latency < 0 || l.Hold < 0:
+		return errors.New("a gate's latency and hold must not be negative")
+	}
+	return nil
+}
