@@ -17,6 +17,9 @@ const (
 	userdPut  = 0x8c
 )
 
+// maxChannels is how many channels a card can have: as many as a runlist has ids.
+const maxChannels = 4096
+
 // Channel is a GPFIFO channel: a ring of pushbuffer segments and the card's state of
 // executing them.
 type Channel struct {
@@ -83,8 +86,11 @@ func (e *Engine) NewChannel(cfg ChannelConfig) (*Channel, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.group.closed || e.closed {
+	switch {
+	case c.group.closed || e.closed:
 		return nil, fmt.Errorf("the channel's group or card is closed")
+	case len(e.channels) >= maxChannels:
+		return nil, fmt.Errorf("the card has %d channels, the most it can have", len(e.channels))
 	}
 	e.tokens++
 	c.token = e.tokens
@@ -328,6 +334,7 @@ func (c *Channel) settle() {
 		return
 	}
 	c.task = nil
+	c.engine.released(c.space) // by the data that moved, if by nothing else
 	for _, r := range t.releases {
 		if err := c.release(r); err != nil {
 			c.fail(err)

@@ -96,12 +96,13 @@ type Engine struct {
 	durations map[uint32]uint64   // ns, by code hash
 	seen      map[uint32]struct{} // code hashes that were logged
 
-	ready   []*Channel // can execute something
-	movers  []*Channel // have data to move
-	stalled []*Channel // wait for a semaphore, or did until lately
-	raised  []*Channel // have interrupts to deliver
-	faults  []*Channel // have a fault to report
-	scratch []byte     // for moving data
+	ready   []*Channel    // can execute something
+	movers  []*Channel    // have data to move
+	stalled []*Channel    // wait for a semaphore, or did until lately
+	touched *gpumem.Space // where the channel that executes has released something
+	raised  []*Channel    // have interrupts to deliver
+	faults  []*Channel    // have a fault to report
+	scratch []byte        // for moving data
 	poll    poll
 }
 

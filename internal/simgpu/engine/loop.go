@@ -120,7 +120,7 @@ func (e *Engine) elapse(c *Channel) {
 	}
 	c.task.elapsed = true
 	e.poll.active(c, e.clock.host())
-	e.guard(c, func() {
+	e.execute(c, func() {
 		c.settle()
 		c.run(wordsPerRun)
 	})
@@ -146,7 +146,7 @@ func (e *Engine) runReady() {
 	for _, c := range turn {
 		c.queued = false
 		e.poll.active(c, host)
-		e.guard(c, func() { c.run(wordsPerRun) })
+		e.execute(c, func() { c.run(wordsPerRun) })
 		e.wake(c)
 	}
 	if e.ready == nil {
@@ -165,15 +165,28 @@ func (e *Engine) guard(c *Channel, f func()) {
 	f()
 }
 
-// released lets the channels of a space look at their semaphores again.
-func (e *Engine) released(s *gpumem.Space) {
+// execute runs f for a channel and lets those go on that waited for what it released.
+func (e *Engine) execute(c *Channel, f func()) {
+	e.guard(c, f)
+	if e.touched != nil {
+		e.retry(e.touched)
+		e.touched = nil
+	}
+}
+
+// released notes that semaphores in the space may have changed. It is the space of the
+// one channel that executes.
+func (e *Engine) released(s *gpumem.Space) { e.touched = s }
+
+// retry lets the channels of a space look at their semaphores again.
+func (e *Engine) retry(s *gpumem.Space) {
 	e.stalled = slices.DeleteFunc(e.stalled, func(c *Channel) bool {
 		c.stalled = c.wait != nil
 		return !c.stalled
 	})
 	for _, c := range e.stalled {
 		if c.space == s && c.wait != nil {
-			c.retry()
+			e.guard(c, c.retry)
 		}
 	}
 }
@@ -200,7 +213,7 @@ func (e *Engine) move() {
 			continue
 		}
 		c.moving = false
-		e.guard(c, c.settle)
+		e.execute(c, c.settle)
 		e.wake(c)
 	}
 }
