@@ -206,6 +206,41 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
+// TestSetsOfAllSizes has programs in which targets are out of a jump's reach.
+func TestSetsOfAllSizes(t *testing.T) {
+	for n := range uint32(700) {
+		if n > 10 && n%17 != 0 {
+			continue
+		}
+		values := []uint32{7, 8, 9}
+		for i := range n {
+			values = append(values, 100+3*i)
+		}
+		f := Filter{Rules: []Rule{
+			{Nr: 1, When: []Condition{In(0, values...), MaskedIn(1, 0xffff, values...)}, Action: Errno(1)},
+			{Nr: 1, When: []Condition{In(2, values...)}, Action: Notify},
+			{Nr: 2, When: []Condition{In(0, values...)}, Action: Notify},
+		}}
+		code, err := f.Assemble()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v := range uint64(3*n + 110) {
+			for _, d := range []callData{
+				{nr: 1, args: [6]uint64{v, v, v}},
+				{nr: 1, args: [6]uint64{7, v, 1}},
+				{nr: 1, args: [6]uint64{1, 7, v}},
+				{nr: 2, args: [6]uint64{v}},
+			} {
+				d.arch = unix.AUDIT_ARCH_X86_64
+				if got, err := interpret(code, d); err != nil || got != meaning(f, d) {
+					t.Fatalf("set of %d, %+v: got %#x, %v; want %#x", n, d, got, err, meaning(f, d))
+				}
+			}
+		}
+	}
+}
+
 func TestLargeSetIsSearchedQuickly(t *testing.T) {
 	var values []uint32
 	for i := range uint32(150) {

@@ -37,11 +37,16 @@ const (
 	foreignErrno = unix.EXDEV // one no kernel gives by itself
 )
 
-// testFilter notifies one ioctl, openat for writing, and mmap of high offsets.
+// testFilter notifies one ioctl, among as many others as a driver may have,
+// openat for writing, and mmap of high offsets.
 func testFilter() Filter {
+	set := []uint32{callSize<<16 | callNr}
+	for i := range uint32(150) {
+		set = append(set, (100+8*i)<<16|i)
+	}
 	return Filter{
 		Rules: []Rule{
-			{Nr: unix.SYS_IOCTL, When: []Condition{MaskedIn(1, sizeAndNr, callSize<<16|callNr)}, Action: Notify},
+			{Nr: unix.SYS_IOCTL, When: []Condition{MaskedIn(1, sizeAndNr, set...)}, Action: Notify},
 			{Nr: unix.SYS_OPENAT, When: []Condition{MaskedIn(2, unix.O_ACCMODE|unix.O_CREAT, unix.O_RDWR)}, Action: Notify},
 			{Nr: unix.SYS_MMAP, When: []Condition{AtLeast(5, 1<<40)}, Action: Notify},
 		},

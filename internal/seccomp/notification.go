@@ -27,6 +27,7 @@ type Notification struct {
 	buf      []byte
 	thread   *thread // taken from the cache on first use
 	process  int     // once found for this call
+	alive    bool    // the thread's own pidfd was used for this call: thread is the caller
 	text     [256]byte
 }
 
@@ -42,7 +43,7 @@ func (n *Notification) reset() {
 		n.listener.threads.put(n.thread)
 		n.thread = nil
 	}
-	n.process = 0
+	n.process, n.alive = 0, false
 	clear(n.buf) // the kernel refuses a buffer that is not zero
 }
 
@@ -75,7 +76,7 @@ func (n *Notification) Process() (int, error) {
 		return 0, n.fail("find the process", unix.ESRCH)
 	}
 	t := n.ownThread()
-	if t.process == 0 || !t.inProcess() {
+	if t.process == 0 || !n.alive && !t.inProcess() {
 		process, err := processOf(t.id)
 		if err != nil {
 			return 0, n.fail("find the process", err)
@@ -200,6 +201,9 @@ func (n *Notification) dup(fd int32) (int, error) {
 			return -1, err
 		}
 		own, err := unix.PidfdGetfd(t.pidfd, int(fd), 0)
+		if err == nil {
+			n.alive = !n.listener.threads.byProcess.Load()
+		}
 		// A remembered descriptor may be of an earlier thread of the same number.
 		// That one is dead then, or the number would not be in use again.
 		if !errors.Is(err, unix.ESRCH) || !cached {
@@ -240,6 +244,9 @@ func (n *Notification) openPidfd(t *thread) error {
 		return unix.ESRCH
 	}
 	t.pidfd = fd
+	if !byProcess {
+		t.process = n.process // what was known may be of an earlier thread of the number
+	}
 	return nil
 }
 

@@ -146,6 +146,13 @@ func (r *replayer) Handle(n *Notification) Answer {
 	for n.Valid() {
 		time.Sleep(time.Millisecond)
 	}
+	// Its memory can be reached still, but may be another call's by now.
+	if _, err := keyOf(n); !errors.Is(err, ErrGone) {
+		r.t.Errorf("memory of an interrupted call: %v, want %v", err, ErrGone)
+	}
+	if err := n.WriteMemory([]byte{1}, n.Arg(2)); !errors.Is(err, ErrGone) {
+		r.t.Errorf("write for an interrupted call: %v, want %v", err, ErrGone)
+	}
 	// Long enough, usually, for another worker to receive the repetition.
 	time.Sleep(stormCall)
 	if err := unix.Tgkill(process, n.Thread(), unix.SIGURG); err != nil {

@@ -36,7 +36,7 @@ func (t *thread) inProcess() bool {
 }
 
 func (t *thread) setProcess(id int) {
-	if t.process != id {
+	if t.process != 0 && t.process != id {
 		t.closePidfd()
 	}
 	t.process = id
