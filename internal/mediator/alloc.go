@@ -42,6 +42,7 @@ var classRules = map[uint32]struct {
 	nvgpu.NV20_SUBDEVICE_DIAG:     {(*call).allocObject, "NVML makes one; its controls are refused"},
 	nvgpu.GF100_SUBDEVICE_MASTER:  {(*call).allocObject, "NVML makes one"},
 	nvgpu.GF100_SUBDEVICE_INFOROM: {(*call).allocObject, "NVML makes one"},
+	nvgpu.NV2081_BINAPI:           {(*call).allocObject, "libcuda makes one since 550; its controls are refused"},
 	nvgpu.NV50_P2P:                {(*call).allocObject, "between subdevices of the tenant's"},
 
 	nvgpu.NV01_EVENT:                       {refuseClass, "the driver would take the class from the parameters"},
@@ -49,7 +50,6 @@ var classRules = map[uint32]struct {
 	nvgpu.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: {refuseClass, "pins memory of the mediator"},
 	nvgpu.NV_SEMAPHORE_SURFACE:             {refuseClass, "graphics only"},
 	nvgpu.MPS_COMPUTE:                      {refuseClass, "would merge clients into one"},
-	nvgpu.NV2081_BINAPI:                    {refuseClass, "its commands are unknown"},
 	nvgpu.RM_USER_SHARED_DATA:              {refuseClass, "tells of the whole card's memory and load"},
 }
 

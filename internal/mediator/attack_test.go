@@ -191,7 +191,7 @@ func TestUnknownAndForbiddenCallsAreRefused(t *testing.T) {
 	}
 	for _, class := range []uint32{
 		nvgpu.NV01_EVENT, nvgpu.NV01_MEMORY_LOCAL_PRIVILEGED, nvgpu.NV_MEMORY_FABRIC, nvgpu.NV_MEMORY_MULTICAST_FABRIC, nvgpu.MPS_COMPUTE,
-		nvgpu.NV50_THIRD_PARTY_P2P, nvgpu.NV2081_BINAPI, nvgpu.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, nvgpu.GF100_PROFILER, 0x81, 0x82, 0x83, 0xc2, 0xdead,
+		nvgpu.NV50_THIRD_PARTY_P2P, nvgpu.NV01_MEMORY_SYSTEM_OS_DESCRIPTOR, nvgpu.GF100_PROFILER, 0x81, 0x82, 0x83, 0xc2, 0xdead,
 	} {
 		if _, status := tn.alloc(c.ctl, c.client, c.device, class, make([]byte, 256)); status != statusInvalidClass {
 			t.Errorf("class %#x: status %#x", class, status)

@@ -60,7 +60,7 @@ func TestQuotaIsTheCardsMemory(t *testing.T) {
 func TestMemoryInfoCountIsBounded(t *testing.T) {
 	_, _, tn := setUp(t, gib)
 	c := tn.context()
-	p := &call{m: tn.m, arg: make(message, 32)}
+	p := &call{m: tn.m, n: &fakeCall{fakeTenant: tn}, arg: make(message, 32)}
 	p.arg.setU32(0, c.client)
 	p.arg.setU32(4, c.subdevice)
 	list := message(le32(fbTotalRAM, 16<<20, fbTotalRAM, 16<<20))
