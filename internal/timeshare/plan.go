@@ -47,7 +47,6 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Plan{Policy: p, limits: l}
-	var present [ranks]bool
 	seen := make(map[string]bool, len(tenants))
 	for _, t := range tenants {
 		if err := t.validate(); err != nil {
@@ -61,7 +60,6 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 		}
 		seen[t.ID] = true
 		r := rankOf(t, p)
-		present[r] = true
 		plan.weights[r] += plan.weight(r, t)
 	}
 	for r := range ranks {
@@ -70,7 +68,7 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 	for _, t := range tenants {
 		s := plan.setting(t)
 		for r := range s.Rank {
-			s.Yields = s.Yields || present[r]
+			s.Yields = s.Yields || plan.weights[r] > 0
 		}
 		plan.Settings = append(plan.Settings, s)
 	}
@@ -95,29 +93,37 @@ func (p *Plan) part(r Rank, t Tenant) float64 {
 	return float64(p.weight(r, t)) / float64(sum)
 }
 
+// few is the number of groups of a tenant that slices can hold to its turn, in any company.
+const few = 4
+
 // unit is the turn of a tenant of weight 1 in rank r, in microseconds.
 func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
-	if r == Last {
-		return float64(p.limits.Short)
-	}
-	enough, most := 0.0, math.Inf(1)
+	l := p.limits
+	least, enough, most := 0.0, 0.0, math.Inf(1)
 	for _, t := range tenants {
 		if rankOf(t, p.Policy) != r {
 			continue
 		}
 		w, n := float64(p.weight(r, t)), t.active()
-		enough = max(enough, float64(p.limits.Shortest)*n/w)
-		most = min(most, float64(p.limits.MaxSlice)*n/w)
+		least = max(least, float64(l.MinSlice)*min(n, few)/w)
+		enough = max(enough, float64(l.Shortest)*n/w)
+		most = min(most, float64(l.MaxSlice)*n/w)
 		if rest := 1 - p.part(r, t); rest > 0 {
-			most = min(most, float64(p.limits.Deviation.Microseconds())/(w*rest))
+			most = min(most, float64(l.Deviation.Microseconds())/(w*rest))
 		}
 	}
+	for earlier := range r {
+		if p.weights[earlier] > 0 {
+			most = min(most, float64(l.Wait[r])/float64(p.weights[r]))
+		}
+	}
+	most = max(most, least)
 	// Where gates open and shut by the turn, or where the tenant should not be
 	// interrupted, turns are as long as they may be.
-	if r == First || p.Policy == share.FixedShare {
+	if r == First || r == Middle && p.Policy == share.FixedShare {
 		return most
 	}
-	return min(enough, most)
+	return min(max(enough, least), most)
 }
 
 // Slice is the slice in microseconds of each group of t, which is on the card already or

@@ -35,8 +35,11 @@
 // stops while one of an earlier rank works ([Gate]), and starts again when the earlier
 // ranks have been idle for [Limits.Hold]; gaps shorter than this are not idle time.
 // An ordinary tenant without core is guaranteed nothing under burst-share and
-// fixed-share and has the rank of offline ones. Until a gate has shut, slices keep the
-// delay small: an offline tenant has a turn of [Limits.Short], an online one the longest.
+// fixed-share and has the rank of offline ones. A gate sees use, and a tenant that waits has
+// none yet; so slices keep the wait small: the groups of a later rank have [Limits.Wait]
+// together while there are tenants of an earlier one, which has the longest turns. Where the
+// groups are so many that this would leave them shorter slices than [Limits.MinSlice], they
+// have these, and the wait is longer.
 //
 // # Caps
 //
@@ -140,9 +143,10 @@ type Limits struct {
 	// Deviation is by how much engine time a tenant may be away from its share, over any
 	// window, because turns are as long as they are.
 	Deviation time.Duration
-	// Short is the turn of an offline tenant in microseconds, and so the longest time
-	// that an online kernel waits for an offline one.
-	Short uint64
+	// Wait is the time in microseconds that all groups of a rank have together in a
+	// rotation while tenants of an earlier rank are on the card: how long these wait for
+	// their first turn, but for changes of groups. Wait[First] has no meaning.
+	Wait [ranks]uint64
 	// Latency is the time from the moment at which a gate should shut to that at which
 	// the card obeys.
 	Latency time.Duration
@@ -161,7 +165,7 @@ func DefaultLimits() Limits {
 		MaxSlice:  32_768,
 		Shortest:  1250,
 		Deviation: 3 * time.Millisecond,
-		Short:     DefaultSlice / 2,
+		Wait:      [ranks]uint64{Middle: 4 * DefaultSlice, Last: DefaultSlice / 4},
 		Latency:   100 * time.Microsecond,
 		Hold:      2 * time.Millisecond,
 		Poll:      500 * time.Microsecond,
