@@ -1,6 +1,7 @@
 package mediator
 
 import (
+	"bytes"
 	"sync"
 	"unsafe"
 
@@ -151,12 +152,12 @@ func (c *call) ok(errno unix.Errno) bool {
 }
 
 // finish gives the results of an executed call to the tenant, inner buffers first,
-// as the driver does.
+// as the driver does. What did not change is not written.
 func (c *call) finish(errno unix.Errno) seccomp.Answer {
 	c.restore()
 	for i := c.nSegment - 1; i >= 0; i-- {
 		s := &c.segments[i]
-		if !s.out || len(s.data) == 0 {
+		if !s.out || len(s.data) == 0 || s.in != nil && bytes.Equal(s.in, s.data) {
 			continue
 		}
 		if err := c.n.WriteMemory(s.data, s.addr); err != nil && errno == 0 {

@@ -216,7 +216,8 @@ func (d *Driver) Ioctl(c Caller, id FileID, cmd uint32, arg uint64) error {
 	if err != nil {
 		return unix.ESRCH
 	}
-	d.lock()
+	// An abandoned file is not the caller's, who has this one open: nothing to close.
+	d.mu.Lock()
 	f := d.files[id]
 	if f != nil {
 		f.users[pid] = true

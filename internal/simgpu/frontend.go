@@ -1,6 +1,7 @@
 package simgpu
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -82,10 +83,11 @@ func (d *Driver) frontendIoctl(c Caller, pid int, f *file, cmd uint32, arg uint6
 	if err := c.ReadMemory(call.arg, arg); err != nil {
 		return unix.EFAULT
 	}
+	before := bytes.Clone(call.arg)
 	err := handle(call)
 	d.trace("ioctl", d.ioctlName(nr), uint32(nr), call.status(), "error", err)
-	if err != nil {
-		return err
+	if err != nil || bytes.Equal(call.arg, before) {
+		return err // a write of what is there already would only cost time
 	}
 	if err := c.WriteMemory(call.arg, arg); err != nil {
 		return unix.EFAULT
