@@ -13,13 +13,26 @@ import (
 // addressSpace is a GPU address space as RM has it. UVM brings its own bytes' map
 // to it (REGISTER_GPU_VASPACE): from then on what UVM maps is what channels see.
 type addressSpace struct {
-	space *gpumem.Space
-	uvm   *uvmSpace // that registered it, or nil
-	next  uint64    // where the next reservation of addresses begins
+	object *object // nil for a device's default space
+	space  *gpumem.Space
+	uvm    *uvmSpace // that registered it, or nil
+	next   uint64    // where the next reservation of addresses begins
 }
 
 func newAddressSpace() *addressSpace {
 	return &addressSpace{space: gpumem.NewSpace(), next: 2 * mib}
+}
+
+// stop ends the channels that run in the address space for good.
+func (as *addressSpace) stop() {
+	if as.object == nil {
+		return
+	}
+	for o := range as.object.dependants {
+		if ch, is := o.body.(*channel); is {
+			ch.engine.Close()
+		}
+	}
 }
 
 // addressSpace is FERMI_VASPACE_A.
@@ -40,6 +53,7 @@ func (a *allocation) addressSpace() status {
 		}
 	}
 	as := newAddressSpace()
+	as.object = a.object
 	a.object.body = as
 	a.object.release = func() {
 		as.detachUVM()

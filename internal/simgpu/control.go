@@ -36,7 +36,7 @@ func allControls() map[uint32]control {
 	all := map[uint32]control{}
 	for _, family := range []map[uint32]control{
 		clientControls(), systemControls(), deviceControls(), gpuControls(), processControls(),
-		memoryControls(), graphicsControls(), busControls(), clockControls(), channelControls(),
+		memoryControls(), graphicsControls(), busControls(), clockControls(), powerControls(), channelControls(),
 		scheduleControls(),
 	} {
 		maps.Copy(all, family)

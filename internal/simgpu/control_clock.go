@@ -9,6 +9,8 @@ func clockControls() map[uint32]control {
 	return map[uint32]control{
 		0x20802068: constant(1), // PERF_GET_CURRENT_PSTATE: P0
 		0x20809001: constant(allClockDomains),
+		0x20809004: answer((*controlCall).clockNow),
+		0x20808545: answer((*controlCall).clockRatio),
 		0x20809009: answer((*controlCall).clockDomains),
 		0x20809064: (*controlCall).clockFrequencies,
 		0x20808513: (*controlCall).thermal,
@@ -30,7 +32,7 @@ func (c *controlCall) clockDomains(p *clockDomains) status {
 }
 
 // clockFrequencies answers a flag word, a count and a list of a domain, a mask, an
-// unknown and a frequency in kHz, which must not be 0.
+// unknown and the highest frequency in kHz, which must not be 0.
 func (c *controlCall) clockFrequencies() status {
 	const most = 32
 	type clock struct{ Domain, Mask, _, KHz uint32 }
@@ -49,6 +51,38 @@ func (c *controlCall) clockFrequencies() status {
 			list[i].KHz = m.MaxMemoryMHz * 1000
 		}
 	}
+	return ok
+}
+
+// clocks is the frequency of a domain now, and its highest, in MHz.
+func (c *card) clocks(domain uint32) (now, most uint32) {
+	m := c.model
+	if domain == clockMemory {
+		return m.MemoryMHz, m.MaxMemoryMHz
+	}
+	if c.busy() > 0 {
+		return m.MaxGraphicsMHz, m.MaxGraphicsMHz
+	}
+	return m.GraphicsMHz, m.MaxGraphicsMHz
+}
+
+// clockNow is the frequency of a domain: Percent × Counted ÷ Reference of its
+// highest. NVML leaves the counters out if clockRatio answers.
+type clockNow struct {
+	_, Count, _, Domain, Reference, Percent, _, Counted uint32
+}
+
+func (c *controlCall) clockNow(p *clockNow) status {
+	p.Counted, p.Reference = c.card.clocks(p.Domain)
+	p.Percent = 100
+	return ok
+}
+
+// clockRatio is the same as a ratio.
+type clockRatio struct{ Domain, Now, Most uint32 }
+
+func (c *controlCall) clockRatio(p *clockRatio) status {
+	p.Now, p.Most = c.card.clocks(p.Domain)
 	return ok
 }
 

@@ -220,6 +220,7 @@ func (d *Driver) closeUVM(f *file) {
 	}
 	for _, uc := range f.uvm.cards {
 		if uc.as != nil {
+			uc.as.stop() // before what they work on is gone
 			uc.as.uvm = nil
 		}
 		uc.space.SetManaged(nil)
