@@ -187,7 +187,7 @@ func (c *call) allocVideoMemory(class nvabi.RMClass, params message) seccomp.Ans
 		return c.refuse(statusNotFound)
 	}
 	return c.takeMemory(card, params.u64(memorySize), func() (newObject, uint64) {
-		return c.created(class, card), params.u64(memoryLimit)
+		return c.created(class, card), params.u64(memorySize)
 	})
 }
 

@@ -65,14 +65,19 @@ func TestPanicLeavesTheTenantGoing(t *testing.T) {
 	c := tn.context()
 	open := d.open()
 	d.onExecute = func() { panic("driver") }
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
+	for _, f := range []func(){
+		func() { tn.free(c, c.channels) },
+		func() { tn.vidmem(c, mib) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
 		}()
-		tn.free(c, c.channels)
-	}()
+	}
 	d.onExecute = nil
 	if d.open() != open {
 		t.Errorf("%d descriptors leaked", d.open()-open)

@@ -264,7 +264,6 @@ func (d *fakeDriver) alloc(a message) {
 		}
 		size := (params.u64(memorySize) + d.round - 1) / d.round * d.round
 		params.setU64(memorySize, size)
-		params.setU64(memoryLimit, size-1)
 		o.memory = &fakeMemory{card: d.cardOf(a.u32(0), a.u32(4)), bytes: size}
 	case nvgpu.NV01_EVENT_OS_EVENT:
 		if _, ok := d.fds[int(*(*uint64)(unsafe.Add(p, 16)))]; !ok {
@@ -293,7 +292,6 @@ func (d *fakeDriver) heap(a message) {
 			o.memory = &fakeMemory{card: d.cardOf(a.u32(0), a.u32(heapParent)), bytes: size}
 		}
 		a.setU64(heapSize, size)
-		a.setU64(heapLimit, size-1)
 		objects[a.u32(heapHandle)] = o
 	case heapFreeSize:
 		d.free(a.u32(0), a.u32(heapHandle))

@@ -56,7 +56,6 @@ const (
 	heapFlags     = 52
 	heapAttr      = 56
 	heapSize      = 88
-	heapLimit     = 112
 	heapAllocSize = 2 // functions
 	heapFreeSize  = 3
 	heapInfo      = 5
@@ -71,7 +70,6 @@ const (
 	memoryFlags = 8
 	memoryAttr  = 24
 	memorySize  = 64
-	memoryLimit = 88
 
 	// NV0080_ALLOC_PARAMETERS: device.
 	deviceInstance     = 0

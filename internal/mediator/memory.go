@@ -23,20 +23,9 @@ func (c *call) charge(card int, bytes uint64) bool {
 	return l.reserve(card, bytes)
 }
 
-// granularity bounds by how much a driver rounds an allocation up: a huge page.
-const granularity = 2 << 20
-
-// taken is how much memory an allocation of size bytes took, by the limit (last
-// byte) that the driver returned.
-func taken(size, limit uint64) uint64 {
-	if limit+1 >= size && limit+1 != 0 && limit-size < granularity {
-		return limit + 1
-	}
-	return size
-}
-
 // takeMemory executes a call that takes size bytes of a card's memory for a new object.
-// described reads the object and its limit from the results.
+// described reads from the results the object and how many bytes the driver took,
+// which it rounds up to pages of up to 512 MiB.
 func (c *call) takeMemory(card int, size uint64, described func() (newObject, uint64)) seccomp.Answer {
 	if size == 0 {
 		return c.refuse(statusInvalidArgument)
@@ -44,13 +33,19 @@ func (c *call) takeMemory(card int, size uint64, described func() (newObject, ui
 	if !c.charge(card, size) {
 		return c.refuse(statusNoMemory)
 	}
+	open := true
+	defer func() {
+		if open { // refused, or a panic
+			c.m.ledger.cancel(card, size)
+		}
+	}()
 	errno := c.execute()
 	if !c.ok(errno) {
-		c.m.ledger.cancel(card, size)
 		return c.finish(errno)
 	}
-	o, limit := described()
-	if !c.m.ledger.settle(card, size, taken(size, limit), o) {
+	o, taken := described()
+	open = false
+	if !c.m.ledger.settle(card, size, max(size, taken), o) {
 		c.giveBack(o)
 		return c.refuse(statusNoMemory)
 	}
@@ -112,7 +107,7 @@ func (c *call) heapAlloc(client uint32) seccomp.Answer {
 		answer := c.takeMemory(card, c.arg.u64(heapSize), func() (newObject, uint64) {
 			o.handle = c.arg.u32(heapHandle)
 			c.showHeap(card)
-			return o, c.arg.u64(heapLimit)
+			return o, c.arg.u64(heapSize)
 		})
 		return answer
 	}

@@ -78,6 +78,25 @@ func TestRoundingBeyondQuotaIsGivenBack(t *testing.T) {
 	}
 }
 
+// Pages of 512 MiB must not be had for the price of a byte.
+func TestHugeRoundingIsCharged(t *testing.T) {
+	for name, alloc := range paths {
+		t.Run(name, func(t *testing.T) {
+			m, d, tn := setUp(t, gib)
+			d.round = 512 * mib
+			c := tn.context()
+			for i, want := range []uint32{0, 0, statusNoMemory} {
+				if _, status := alloc(tn, c, 1); status != want {
+					t.Errorf("allocation %d: status %#x", i, status)
+				}
+			}
+			if used(m) != gib || d.used(0) != gib {
+				t.Errorf("used %d, driver %d", used(m), d.used(0))
+			}
+		})
+	}
+}
+
 func TestHostAndVirtualMemoryIsNotCharged(t *testing.T) {
 	m, _, tn := setUp(t, gib)
 	c := tn.context()

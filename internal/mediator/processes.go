@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -239,7 +240,22 @@ func (t *processTable) gone(pid int) {
 	t.m.lost.forgetProcess(pid)
 	t.m.ledger.dropProcess(pid)
 	t.m.reconcile(none)
+	if t.m.ledger.snapshot().orphans > 0 {
+		// A call of the process may be holding its file still.
+		time.AfterFunc(lookAgain, func() {
+			t.mu.Lock()
+			closed := t.closed
+			t.mu.Unlock()
+			if !closed {
+				t.m.reconcile(none)
+			}
+		})
+	}
 }
+
+// lookAgain is after how long the memory of a process that ended is looked at again,
+// if it was not back at once.
+const lookAgain = time.Second
 
 func (t *processTable) close() {
 	t.mu.Lock()

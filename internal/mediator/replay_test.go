@@ -45,7 +45,7 @@ func TestLostCallIsNotExecutedTwice(t *testing.T) {
 		handle := tn.at(addr, 48).u32(8)
 		if !written { // as if the mediator had not come to it
 			tn.at(addr, 48).setU32(8, 0)
-			tn.at(inner, 120).setU64(memoryLimit, 0)
+			tn.at(inner, 120).setU64(memorySize, 100*mib)
 		}
 		before := len(d.calls)
 		if a := tn.again(c, addr); a.Errno != 0 || len(d.calls) != before {
