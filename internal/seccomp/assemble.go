@@ -27,7 +27,7 @@ func (f Filter) Assemble() ([]unix.SockFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p program
+	p := program{nearest: make(map[label]label)}
 	next := p.ret(f.Default)
 	calls, rules := f.byCall()
 	for _, nr := range slices.Backward(calls) {
@@ -64,6 +64,8 @@ func (f Filter) byCall() (calls []int, rules map[int][]Rule) {
 // forward: every jump's target is known when the jump is written.
 type program struct {
 	reversed []unix.SockFilter
+	// nearest is the last instruction written to stand for one out of reach.
+	nearest map[label]label
 }
 
 // label is the place of an instruction already written: its index in reversed.
@@ -88,10 +90,15 @@ func (p *program) near(l label, reach int) label {
 	if p.offset(l) <= reach {
 		return l
 	}
-	if target := p.reversed[l]; target.Code == unix.BPF_RET|unix.BPF_K {
-		return p.emit(target.Code, target.K)
+	if n, ok := p.nearest[l]; ok && p.offset(n) <= reach {
+		return n
 	}
-	return p.emit(unix.BPF_JMP|unix.BPF_JA, uint32(p.offset(l)))
+	target := p.reversed[l]
+	if target.Code != unix.BPF_RET|unix.BPF_K {
+		target = unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(p.offset(l))}
+	}
+	p.nearest[l] = p.emit(target.Code, target.K)
+	return p.nearest[l]
 }
 
 // jump compares the accumulator with k.

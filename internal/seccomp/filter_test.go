@@ -208,7 +208,7 @@ func FuzzFilter(f *testing.F) {
 
 // TestSetsOfAllSizes has programs in which targets are out of a jump's reach.
 func TestSetsOfAllSizes(t *testing.T) {
-	for n := range uint32(700) {
+	for n := range uint32(500) {
 		if n > 10 && n%17 != 0 {
 			continue
 		}
