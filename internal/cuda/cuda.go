@@ -6,7 +6,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"unsafe"
@@ -23,6 +22,7 @@ const (
 	ErrOutOfMemory   Result = 2
 	ErrInvalidDevice Result = 101
 	ErrNotSupported  Result = 801
+	ErrUnknown       Result = 999
 )
 
 var resultNames = map[Result]string{
@@ -32,7 +32,7 @@ var resultNames = map[Result]string{
 	218: "CUDA_ERROR_INVALID_PTX", 221: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
 	304: "CUDA_ERROR_OPERATING_SYSTEM", 400: "CUDA_ERROR_INVALID_HANDLE", 600: "CUDA_ERROR_NOT_READY",
 	700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
-	ErrNotSupported: "CUDA_ERROR_NOT_SUPPORTED", 999: "CUDA_ERROR_UNKNOWN",
+	ErrNotSupported: "CUDA_ERROR_NOT_SUPPORTED", ErrUnknown: "CUDA_ERROR_UNKNOWN",
 }
 
 func (r Result) Error() string {
@@ -41,9 +41,6 @@ func (r Result) Error() string {
 	}
 	return fmt.Sprintf("CUDA error %d", int32(r))
 }
-
-// IsOutOfMemory reports whether err is CUDA's own out-of-memory.
-func IsOutOfMemory(err error) bool { return errors.Is(err, ErrOutOfMemory) }
 
 // Handles of the driver API.
 type (

@@ -23,6 +23,8 @@ type Path struct {
 	Name string
 	// Host: the memory is the host's, which no card's quota limits.
 	Host bool
+	// Refusal is the CUDA error for want of memory: ErrOutOfMemory if 0.
+	Refusal cuda.Result
 	// take takes about size bytes; release gives them back.
 	take func(e Env, size uint64) (release func() error, err error)
 }
@@ -33,10 +35,11 @@ type Trial struct {
 	// Within: taking a part of the quota worked, and the memory held what was
 	// copied to it where the path has an address.
 	Within bool `json:"within"`
-	// Over: taking more than the quota failed as CUDA_ERROR_OUT_OF_MEMORY, after
-	// Taken bytes. Always true of host memory, where nothing is tried.
-	Over  bool   `json:"over"`
-	Taken uint64 `json:"taken"`
+	// Over: taking more than the quota failed with the path's Refusal, after Taken
+	// bytes. Always true of host memory, where nothing is tried.
+	Over    bool   `json:"over"`
+	Taken   uint64 `json:"taken"`
+	Refusal string `json:"refusal,omitempty"`
 	// Leaked is how much less memory is free after everything was released.
 	Leaked int64  `json:"leaked"`
 	Error  string `json:"error,omitempty"`
@@ -61,7 +64,8 @@ func Try(e Env, p Path, within, limit uint64) Trial {
 		t.Over = true
 	} else {
 		t.Taken, err = exhaust(e, p, within, limit)
-		t.Over = cuda.IsOutOfMemory(err)
+		t.Refusal = p.refusal().Error()
+		t.Over = errors.Is(err, p.refusal())
 		if !t.Over {
 			t.Error = fmt.Sprintf("over the quota: %v", err)
 		}
@@ -75,6 +79,13 @@ func Try(e Env, p Path, within, limit uint64) Trial {
 	}
 	t.Leaked = int64(free) - int64(after)
 	return t
+}
+
+func (p Path) refusal() cuda.Result {
+	if p.Refusal != 0 {
+		return p.Refusal
+	}
+	return cuda.ErrOutOfMemory
 }
 
 func once(e Env, p Path, size uint64) error {
@@ -94,7 +105,7 @@ func exhaust(e Env, p Path, step, limit uint64) (taken uint64, err error) {
 	var releases []func() error
 	defer func() {
 		for _, release := range releases {
-			if releaseErr := release(); releaseErr != nil && cuda.IsOutOfMemory(err) {
+			if releaseErr := release(); releaseErr != nil && errors.Is(err, p.refusal()) {
 				err = fmt.Errorf("release: %w", releaseErr)
 			}
 		}

@@ -16,7 +16,9 @@ func Paths() []Path {
 	return []Path{
 		{Name: "cuMemAlloc", take: takeLinear},
 		{Name: "cuMemAllocPitch", take: takePitch},
-		{Name: "cuMemAllocManaged", take: takeManaged},
+		// libcuda knows no out-of-memory here: whatever errno mapping the UVM file
+		// fails with, it makes another error of it, and of ENOMEM this one.
+		{Name: "cuMemAllocManaged", Refusal: cuda.ErrUnknown, take: takeManaged},
 		{Name: "cuMemAllocAsync", take: takeAsync},
 		{Name: "cuMemAllocFromPoolAsync", take: takePool},
 		{Name: "cuMemCreate and cuMemMap", take: takeMapped},

@@ -110,16 +110,9 @@ const (
 // mapped, and gives back what is no longer there. It is called when a call would be
 // refused for want of memory, on behalf of a thread, and when a process ends.
 func (m *Mediator) reconcile(thread int) {
+	m.reconcileManaged(thread)
 	m.reconciling.Lock()
 	defer m.reconciling.Unlock()
-	for _, pid := range m.ledger.managedProcesses() {
-		now := time.Now()
-		mapped, err := m.uvmRanges(pid)
-		if err != nil {
-			continue // it ended; its exit gives all back
-		}
-		m.ledger.keepManaged(pid, thread, mapped, now)
-	}
 	for try := range reconcileTries {
 		s := m.ledger.snapshot()
 		if s.orphans == 0 {
@@ -134,6 +127,19 @@ func (m *Mediator) reconcile(thread int) {
 			return
 		}
 		m.ledger.correct(s, counted)
+	}
+}
+
+// reconcileManaged gives back the managed memory that processes have unmapped, of
+// which no call tells. thread is the one whose call asks.
+func (m *Mediator) reconcileManaged(thread int) {
+	for _, pid := range m.ledger.managedProcesses() {
+		now := time.Now()
+		mapped, err := m.uvmRanges(pid)
+		if err != nil {
+			continue // it ended; its exit gives all back
+		}
+		m.ledger.keepManaged(pid, thread, mapped, now)
 	}
 }
 

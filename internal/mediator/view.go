@@ -69,6 +69,7 @@ func (c *call) showMemory(list message, n uint32) {
 	if !ok {
 		return
 	}
+	c.m.reconcileManaged(c.n.Thread())
 	quota, used := c.m.ledger.balance(card)
 	free := quota - min(used, quota)
 	for i := range min(int(n), len(list)/8) {
@@ -254,6 +255,10 @@ const (
 	pidInfoIndex = 4
 	pidInfoState = 8
 	pidInfoData  = 16
+	// of the compute instance, then the GPU instance: none, since a tenant has whole cards
+	// or shares of them, but no MIG instance.
+	pidInfoInstance = 64
+	noInstance      = 0xffffffff // PARTITIONID_INVALID
 )
 
 // showProcesses replaces the driver's list of processes. If the driver lists the
@@ -305,7 +310,9 @@ func tellProcessMemory(c *call, p *params) uint32 {
 	}
 	for i := range n {
 		e := p.message[pidInfoFirst+pidInfoSize*i : pidInfoFirst+pidInfoSize*(i+1)]
-		clear(e[pidInfoState : pidInfoSize-8])
+		clear(e[pidInfoState:])
+		e.setU32(pidInfoInstance, noInstance)
+		e.setU32(pidInfoInstance+4, noInstance)
 		if e.u32(pidInfoIndex) != 0 { // NV2080_CTRL_GPU_PID_INFO_INDEX_VIDEO_MEMORY_USAGE
 			e.setU32(pidInfoState, statusNotSupported)
 			continue

@@ -4,6 +4,7 @@ package loadcmd
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -161,7 +162,7 @@ func fill(e isolation.Env, chunk, limit uint64) (out filled) {
 			continue
 		}
 		out.Error = err.Error()
-		if !cuda.IsOutOfMemory(err) || chunk <= smallest {
+		if !errors.Is(err, cuda.ErrOutOfMemory) || chunk <= smallest {
 			break
 		}
 		chunk /= 2
