@@ -5,6 +5,8 @@ package simgpu
 func deviceControls() map[uint32]control {
 	return map[uint32]control{
 		0x00730102: answer((*controlCall).numHeads),
+		0x00730120: zeros, // SYSTEM_GET_SUPPORTED: no displays
+		0x00730122: zeros, // SYSTEM_GET_CONNECT_STATE: none connected
 		0x00800201: (*controlCall).classList,
 		0x00800280: constant(1), // GPU_GET_NUM_SUBDEVICES
 		0x00800287: accept,      // GPU_MODIFY_SW_STATE_PERSISTENCE

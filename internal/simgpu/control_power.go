@@ -8,6 +8,7 @@ func powerControls() map[uint32]control {
 		0x2080a613: (*controlCall).powerStatus,
 		0x2080a618: (*controlCall).powerLimits,
 		0x2080a61a: (*controlCall).powerRequest,
+		0x2080a61d: (*controlCall).limitOfCard,
 		0x2080a61f: answer((*controlCall).enforcedLimit),
 	}
 }
@@ -51,6 +52,11 @@ func (c *controlCall) powerLimits() status {
 		putUint32(policy[4+4*i:], mw)
 	}
 	return ok
+}
+
+// limitOfCard says which limit is set, when nvidia-smi asks for it alone.
+func (c *controlCall) limitOfCard() status {
+	return c.putWord(1, c.card.model.PowerLimit)
 }
 
 type enforcedLimit struct{ Policy, Limit uint32 }

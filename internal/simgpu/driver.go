@@ -22,6 +22,7 @@ const (
 	maxClients           = 1 << 14 // RM clients
 	maxClientsPerProcess = 1 << 10
 	maxObjectsPerClient  = 1 << 16
+	maxUsers             = 1 << 12 // processes that are remembered to use one file
 )
 
 // Config says what a driver simulates.
@@ -219,7 +220,7 @@ func (d *Driver) Ioctl(c Caller, id FileID, cmd uint32, arg uint64) error {
 	// An abandoned file is not the caller's, who has this one open: nothing to close.
 	d.mu.Lock()
 	f := d.files[id]
-	if f != nil {
+	if f != nil && len(f.users) < maxUsers {
 		f.users[pid] = true
 	}
 	d.mu.Unlock()

@@ -38,7 +38,7 @@ func (as *addressSpace) detachUVM() {
 }
 
 // maxRanges bounds the ranges of one UVM address space.
-const maxRanges = 1 << 20
+const maxRanges = 1 << 16
 
 // multiProcess in the flags of UVM_INITIALIZE leaves the address space unbound to
 // a process (UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE).
