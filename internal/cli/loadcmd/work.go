@@ -3,6 +3,7 @@ package loadcmd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -70,7 +71,8 @@ type timing struct {
 	Context  int64   `json:"context_ns"` // cuCtxCreate
 	Total    int64   `json:"total_ns"`   // of all Count operations
 	Each     float64 `json:"each_ns"`
-	CardTime int64   `json:"card_ns,omitempty"` // between events on the card's clock
+	Median   float64 `json:"median_ns,omitempty"` // of one operation, by batches of 10
+	CardTime int64   `json:"card_ns,omitempty"`   // between events on the card's clock
 }
 
 func openTimed() (e isolation.Env, t timing, err error) {
@@ -145,6 +147,10 @@ func launchCommand() *cobra.Command {
 	return c
 }
 
+// cyclesPerBatch is few enough that most batches are not disturbed by what else
+// runs on the machine.
+const cyclesPerBatch = 10
+
 func cyclesCommand() *cobra.Command {
 	var n int
 	size := 4 * share.MiB
@@ -160,8 +166,10 @@ func cyclesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var batches []time.Duration
 			err = t.measure(n, func() error {
-				for range n {
+				start := time.Now()
+				for i := range n {
 					p, err := e.Lib.Alloc(uint64(size))
 					if err != nil {
 						return err
@@ -169,11 +177,19 @@ func cyclesCommand() *cobra.Command {
 					if err := e.Lib.Free(p); err != nil {
 						return err
 					}
+					if (i+1)%cyclesPerBatch == 0 {
+						batches = append(batches, time.Since(start))
+						start = time.Now()
+					}
 				}
 				return nil
 			})
 			if err != nil {
 				return err
+			}
+			if len(batches) > 0 {
+				slices.Sort(batches)
+				t.Median = float64(batches[len(batches)/2].Nanoseconds()) / cyclesPerBatch
 			}
 			return writeJSON(c.OutOrStdout(), t)
 		},

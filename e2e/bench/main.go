@@ -1,0 +1,81 @@
+// Command bench measures what mediation costs, on a simulated card: the same
+// programs with and without a mediator, in turn, in one run. It writes a report
+// in Markdown. It starts a simulator and tenants of its own; it needs root.
+//
+//	go run ./e2e/bench -bin bin -o docs/performance.md
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// programs run on the card or as a tenant, in place of the measurement: this
+// binary starts itself with -program.
+var programs = map[string]func(io.Writer) error{
+	"ioctl":         measureIoctls,
+	"kernel-ioctl":  measureKernelIoctl,
+	"host-programs": measurePrograms,
+}
+
+func main() {
+	bin := flag.String("bin", "bin", "folder of the built programs")
+	out := flag.String("o", "", "file to write the report to (default: standard output)")
+	rounds := flag.Int("rounds", 7, "how often each measurement is repeated")
+	program := flag.String("program", "", "be this program instead of measuring")
+	flag.Parse()
+	var err error
+	if run, ok := programs[*program]; ok {
+		err = run(os.Stdout)
+	} else {
+		err = measure(*bin, *out, *rounds)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(bin, out string, rounds int) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("needs root to start tenants")
+	}
+	if rounds < 1 {
+		return fmt.Errorf("-rounds %d: measure at least once", rounds)
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return err
+	}
+	s, err := newSite(bin)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var unused, r results
+	if err := s.hostPrograms(false, &unused); err != nil { // fills the page cache
+		return err
+	}
+	for i := range rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
+		if err := s.round(i, &r); err != nil {
+			return err
+		}
+	}
+	if r.memory, err = s.memoryAtRest(); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := r.write(&text, rounds); err != nil {
+		return err
+	}
+	if out == "" {
+		_, err = os.Stdout.Write(text.Bytes())
+		return err
+	}
+	return os.WriteFile(out, text.Bytes(), 0o644)
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// site is a simulator and a registry of tenants of this run's own.
+type site struct {
+	bin  string
+	self string // this program, which tenants run too
+	dir  string
+}
+
+// patience is far longer than any measurement takes on a busy machine.
+const patience = 5 * time.Minute
+
+func newSite(bin string) (*site, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "qgpu-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &site{bin: bin, self: self, dir: dir}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if _, err := s.run(s.command("qgpu-sim", "start", "--model", "t4", "--driver-version", "535")); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *site) close() {
+	if _, err := s.run(s.command("qgpu-sim", "stop")); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	os.RemoveAll(s.dir)
+}
+
+func (s *site) command(name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
+	cmd.Cancel = func() error { defer cancel(); return cmd.Process.Kill() }
+	cmd.Env = append(os.Environ(), "QGPU_STATE_DIR="+filepath.Join(s.dir, "state"), "QGPU_SIM_DIR="+filepath.Join(s.dir, "sim"))
+	return cmd
+}
+
+func (s *site) run(cmd *exec.Cmd) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return out, nil
+}
+
+// direct runs a program on the simulated driver, without a mediator.
+func (s *site) direct(program ...string) *exec.Cmd {
+	return s.command("qgpu-sim", append([]string{"attach", "--"}, program...)...)
+}
+
+// tenant runs a program on a share of the same card.
+func (s *site) tenant(program ...string) *exec.Cmd {
+	return s.command("qgpu", append([]string{"run", "--driver", "simulated", "--memory", "5Gi", "--"}, program...)...)
+}
+
+func (s *site) cudaload() string { return filepath.Join(s.bin, "cudaload") }
+
+// ask runs a command and decodes the JSON it prints.
+func ask[T any](s *site, cmd *exec.Cmd) (T, error) {
+	var v T
+	out, err := s.run(cmd)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(out, &v); err != nil {
+		return v, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return v, nil
+}
+
+// timing is what cudaload tells of its launches and cycles.
+type timing struct {
+	Init    float64 `json:"init_ns"`
+	Context float64 `json:"context_ns"`
+	Each    float64 `json:"each_ns"`
+	Median  float64 `json:"median_ns"` // of cycles
+}
+
+// round measures everything once, the sides of each pair one right after the other,
+// in an order that changes from round to round.
+func (s *site) round(i int, r *results) error {
+	withFirst := i%2 == 1
+	return errors.Join(s.ioctls(withFirst, r), s.cuda(withFirst, r), s.hostPrograms(withFirst, r))
+}
+
+// both asks two commands for the same, one after the other.
+func both[T any](s *site, withFirst bool, without, with *exec.Cmd) (a, b T, err error) {
+	var err1, err2 error
+	if withFirst {
+		b, err2 = ask[T](s, with)
+	}
+	a, err1 = ask[T](s, without)
+	if !withFirst {
+		b, err2 = ask[T](s, with)
+	}
+	return a, b, errors.Join(err1, err2)
+}
+
+func (s *site) ioctls(withFirst bool, r *results) error {
+	native, err := ask[ioctlTimes](s, exec.Command(s.self, "-program", "kernel-ioctl"))
+	if err != nil {
+		return err
+	}
+	program := []string{s.self, "-program", "ioctl"}
+	direct, mediated, err := both[ioctlTimes](s, withFirst, s.direct(program...), s.tenant(program...))
+	if err != nil {
+		return err
+	}
+	r.native = append(r.native, native.Kernel)
+	r.filtered = append(r.filtered, mediated.Kernel)
+	r.mediated = append(r.mediated, mediated.Share)
+	r.driver.add(direct.Params, mediated.Params)
+	return nil
+}
+
+func (s *site) cuda(withFirst bool, r *results) error {
+	program := []string{s.cudaload(), "launch", "--count", "10000"}
+	direct, mediated, err := both[timing](s, withFirst, s.direct(program...), s.tenant(program...))
+	if err != nil {
+		return err
+	}
+	r.init.add(direct.Init, mediated.Init)
+	r.context.add(direct.Context, mediated.Context)
+	r.launch.add(direct.Each, mediated.Each)
+
+	program = []string{s.cudaload(), "cycles", "--count", "1000"}
+	direct, mediated, err = both[timing](s, withFirst, s.direct(program...), s.tenant(program...))
+	if err != nil {
+		return err
+	}
+	r.cycle.add(direct.Median, mediated.Median)
+	return nil
+}
+
+func (s *site) hostPrograms(withFirst bool, r *results) error {
+	without, with, err := both[[]programTime](s, withFirst,
+		exec.Command(s.self, "-program", "host-programs"), s.tenant(s.self, "-program", "host-programs"))
+	if err != nil {
+		return err
+	}
+	if r.wall == nil {
+		r.wall, r.processor = make([]pair, len(hostPrograms)), make([]pair, len(hostPrograms))
+	}
+	for i := range hostPrograms {
+		r.wall[i].add(without[i].Wall, with[i].Wall)
+		r.processor[i].add(without[i].Processor, with[i].Processor)
+	}
+	return nil
+}
+
+func (p *pair) add(without, with float64) {
+	p.without = append(p.without, without)
+	p.with = append(p.with, with)
+}
+
+// memory is what a process keeps in memory, in KiB.
+type memory struct{ rss, pss, private float64 }
+
+// processes are the memories of a mediator and the simulator.
+type processes struct{ mediator, simulator memory }
+
+// memoryAtRest measures both while a tenant holds a context and 64 MiB.
+func (s *site) memoryAtRest() (p processes, err error) {
+	cmd := s.tenant(s.cudaload(), "fill", "--limit", "64Mi", "--hold")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return p, err
+	}
+	if err := cmd.Start(); err != nil {
+		return p, err
+	}
+	defer func() {
+		stdin.Close()
+		err = errors.Join(err, cmd.Wait())
+	}()
+	time.Sleep(5 * time.Second) // at rest
+	tenants, err := ask[[]struct {
+		State struct{ Mediator int }
+	}](s, s.command("qgpu", "ps", "--output", "json"))
+	if err != nil {
+		return p, err
+	}
+	if len(tenants) != 1 {
+		return p, fmt.Errorf("%d tenants run instead of one", len(tenants))
+	}
+	if p.mediator, err = memoryOf(tenants[0].State.Mediator); err != nil {
+		return p, err
+	}
+	status, err := s.run(s.command("qgpu-sim", "status"))
+	if err != nil {
+		return p, err
+	}
+	_, number, _ := strings.Cut(string(status), "process ")
+	pid, err := strconv.Atoi(strings.TrimSpace(number))
+	if err != nil {
+		return p, fmt.Errorf("qgpu-sim status does not tell its process: %q", status)
+	}
+	p.simulator, err = memoryOf(pid)
+	return p, err
+}
+
+func memoryOf(pid int) (m memory, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return m, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseFloat(f[1], 64)
+		switch f[0] {
+		case "Rss:":
+			m.rss += kib
+		case "Pss:":
+			m.pss += kib
+		case "Private_Dirty:", "Private_Clean:":
+			m.private += kib
+		}
+	}
+	return m, nil
+}
