@@ -85,12 +85,12 @@ func (p *program) offset(l label) int { return len(p.reversed) - 1 - int(l) }
 
 func (p *program) ret(a Action) label { return p.emit(unix.BPF_RET|unix.BPF_K, uint32(a)) }
 
-// near returns a place within reach that does what l does.
-func (p *program) near(l label, reach int) label {
-	if p.offset(l) <= reach {
+// near returns a place at most within instructions away that does what l does.
+func (p *program) near(l label, within int) label {
+	if p.offset(l) <= within {
 		return l
 	}
-	if n, ok := p.nearest[l]; ok && p.offset(n) <= reach {
+	if n, ok := p.nearest[l]; ok && p.offset(n) <= within {
 		return n
 	}
 	target := p.reversed[l]
