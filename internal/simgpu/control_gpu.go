@@ -20,7 +20,8 @@ func gpuControls() map[uint32]control {
 		0x20800147: answer((*controlCall).partners),
 		0x2080014a: answer((*controlCall).gid),
 		0x20800170: (*controlCall).enginesV2,
-		0x2080018b: zeros,  // GPU_GET_ACTIVE_PARTITION_IDS: no MIG
+		0x2080018b: zeros, // GPU_GET_ACTIVE_PARTITION_IDS: no MIG
+		0x208001a4: answer((*controlCall).chipDetails),
 		0x20800301: accept, // EVENT_SET_NOTIFICATION
 		0x20800303: accept, // EVENT_SET_MEMORY_NOTIFIES
 		0x20800403: answer((*controlCall).time),
@@ -132,6 +133,19 @@ type gid struct {
 
 func (c *controlCall) gid(p *gid) status {
 	p.Length = c.card.putUUID(p.Data[:], p.Flags)
+	return ok
+}
+
+type chipDetails struct {
+	PCI   uint32
+	SKU   [4]byte
+	Major uint32
+	Minor uint32
+}
+
+func (c *controlCall) chipDetails(p *chipDetails) status {
+	m := c.card.model
+	*p = chipDetails{PCI: uint32(m.Device)<<16 | pciVendor, Major: uint32(m.Revision >> 4), Minor: uint32(m.Revision & 0xf)}
 	return ok
 }
 

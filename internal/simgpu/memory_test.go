@@ -253,6 +253,8 @@ func TestSharingMemoryBetweenProcesses(t *testing.T) {
 	if s := dup(); s != ok {
 		t.Fatalf("duplicating shared memory: %v", s)
 	}
+	d.lock()
+	defer d.mu.Unlock()
 	private, owned, duped := d.memoryOf(100, d.cards[0])
 	if private != 0 || owned != mib || duped != 0 {
 		t.Errorf("the owner has %d private, %d owned, %d duplicated bytes", private, owned, duped)

@@ -57,8 +57,27 @@ func (d *Driver) Files() map[string]string {
 			"node:            -1",
 			"Numa Info:       NUMA is not supported",
 		)
+		c.addSysfs(files)
 	}
 	return files
+}
+
+// addSysfs adds what the kernel shows of the card as a PCI device.
+func (c *card) addSysfs(files map[string]string) {
+	const controller3D = "0x030200"
+	dir := "/sys/bus/pci/devices/" + c.pciAddress()
+	m := c.model
+	for name, value := range map[string]string{
+		"vendor":           fmt.Sprintf("%#04x", pciVendor),
+		"device":           fmt.Sprintf("%#04x", m.Device),
+		"subsystem_vendor": fmt.Sprintf("%#04x", pciVendor),
+		"subsystem_device": fmt.Sprintf("%#04x", m.Subsystem),
+		"revision":         fmt.Sprintf("%#02x", m.Revision),
+		"class":            controller3D,
+		"numa_node":        "-1",
+	} {
+		files[dir+"/"+name] = value + "\n"
+	}
 }
 
 func lines(l ...string) string { return strings.Join(l, "\n") + "\n" }
