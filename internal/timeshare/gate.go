@@ -12,6 +12,11 @@ const Never = math.MaxUint64
 // whatever fault, in nanoseconds.
 const maxDebt = 1e9
 
+// reopen is how full a bucket must be, as part of its depth, for a shut gate to open: enough
+// for a gate not to move for every kernel, and not so much that the bucket is full, and loses
+// what comes, before its tenant has waited for its turn.
+const reopen = 0.75
+
 // A Gate decides when a tenant's channels are kept off the card. It is a state machine
 // on the card's clock: what it decides follows from the times and uses that it is told.
 // Its zero value is open for ever.
@@ -85,18 +90,17 @@ func (b *bucket) check(now, used uint64) (open bool, next uint64) {
 		b.open = true
 		return true, Never
 	}
-	// Shut when less than a microsecond is left; open again at half of the depth, so that
-	// there is time to wait for a turn before the bucket is full and loses what comes.
+	// Less than a microsecond is nothing.
 	if b.open && b.tokens < 1000 {
 		b.open = false
-	} else if !b.open && b.tokens >= b.depth/2 {
+	} else if !b.open && b.tokens >= reopen*b.depth {
 		b.open = true
 	}
 	if b.open {
 		// The soonest at which it can be empty.
 		return true, after(now, min(b.tokens/(1-b.rate), b.poll))
 	}
-	return false, after(now, (b.depth/2-b.tokens)/b.rate)
+	return false, after(now, (reopen*b.depth-b.tokens)/b.rate)
 }
 
 // yield keeps a tenant off while those ahead of it work.

@@ -60,7 +60,7 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 		}
 		seen[t.ID] = true
 		r := rankOf(t, p)
-		plan.weights[r] += plan.weight(r, t)
+		plan.weights[r] += weight(p, t)
 	}
 	for r := range ranks {
 		plan.units[r] = plan.unit(r, tenants)
@@ -75,9 +75,9 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 	return plan, nil
 }
 
-// weight is t's part in its rank r, in relation to others'.
-func (p *Plan) weight(r Rank, t Tenant) int {
-	if r == Middle && p.Policy != share.BestEffort {
+// weight is t's part in its rank, in relation to others'.
+func weight(p share.Policy, t Tenant) int {
+	if rankOf(t, p) == Middle && p != share.BestEffort {
 		return t.Core
 	}
 	return 1
@@ -90,7 +90,7 @@ func (p *Plan) part(r Rank, t Tenant) float64 {
 	if r == Middle && p.Policy == share.FixedShare {
 		sum = max(sum, share.Whole)
 	}
-	return float64(p.weight(r, t)) / float64(sum)
+	return float64(weight(p.Policy, t)) / float64(sum)
 }
 
 // few is the number of groups of a tenant that slices can hold to its turn, in any company.
@@ -104,7 +104,7 @@ func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
 		if rankOf(t, p.Policy) != r {
 			continue
 		}
-		w, n := float64(p.weight(r, t)), t.active()
+		w, n := float64(weight(p.Policy, t)), t.active()
 		least = max(least, float64(l.MinSlice)*min(n, few)/w)
 		enough = max(enough, float64(l.Shortest)*n/w)
 		most = min(most, float64(l.MaxSlice)*n/w)
@@ -126,19 +126,25 @@ func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
 	return min(max(enough, least), most)
 }
 
+// Unit is the turn per weight in t's rank, in microseconds. It means nothing while
+// nobody has that rank.
+func (p *Plan) Unit(t Tenant) float64 { return p.units[rankOf(t, p.Policy)] }
+
 // Slice is the slice in microseconds of each group of t, which is on the card already or
-// is not. It follows from t and from the unit of its rank; a change of t's number of
-// groups may in time change the unit, by a new plan.
-func (p *Plan) Slice(t Tenant) uint64 {
+// comes now. A change of its number of groups may change the unit, by a new plan.
+func (p *Plan) Slice(t Tenant) uint64 { return p.limits.Slice(p.Policy, p.Unit(t), t) }
+
+// Slice is the slice in microseconds of each group of t where the turn per weight in its
+// rank is unit: all that whoever looks after t alone needs to know of the others.
+func (l Limits) Slice(p share.Policy, unit float64, t Tenant) uint64 {
 	if t.Whole {
 		return DefaultSlice
 	}
-	r := rankOf(t, p.Policy)
-	us := p.units[r] * float64(p.weight(r, t)) / t.active()
-	if !(us < float64(p.limits.MaxSlice)) { // also if the rank is empty and has no unit
-		return p.limits.MaxSlice
+	us := unit * float64(weight(p, t)) / t.active()
+	if us >= float64(l.MaxSlice) {
+		return l.MaxSlice
 	}
-	return max(uint64(us), p.limits.MinSlice)
+	return max(uint64(us), l.MinSlice)
 }
 
 func (p *Plan) setting(t Tenant) Setting {
@@ -153,7 +159,7 @@ func (p *Plan) setting(t Tenant) Setting {
 	}
 	// A tenant of more groups than even the shortest slices can hold to its turn is held
 	// by its gate.
-	if fair := p.units[s.Rank] * float64(p.weight(s.Rank, t)); float64(p.limits.MinSlice)*t.active() > fair {
+	if fair := p.units[s.Rank] * float64(weight(p.Policy, t)); float64(p.limits.MinSlice)*t.active() > fair {
 		s.Cap = min(s.Cap, s.Share)
 		s.Turn = time.Duration(max(fair, float64(p.limits.MinSlice)) * float64(time.Microsecond))
 	}

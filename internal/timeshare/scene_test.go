@@ -104,13 +104,19 @@ func offline(core, groups int) load {
 	return load{Tenant: timeshare.Tenant{Class: share.Offline, Core: core, Groups: groups}, kernel: 20 * ms}
 }
 
+// bursts are n bursts of 10 ms of work, in each of n periods of 50 ms one, at another time in
+// each.
+func bursts(n uint64) []interval {
+	var out []interval
+	for k := range n {
+		at := k*50*ms + k*1370*us%(20*ms)
+		out = append(out, interval{at, at + 10*ms})
+	}
+	return out
+}
+
 // TestOnlineFirst has bursts of online work over offline tenants that always have work.
 func TestOnlineFirst(t *testing.T) {
-	const period, burst = 50 * ms, 10 * ms
-	var pattern []interval
-	for at := uint64(0); at < 2000*ms; at += period {
-		pattern = append(pattern, interval{at, at + burst})
-	}
 	for _, o := range []struct {
 		groups int
 		wait   uint64  // of an online kernel, at most
@@ -122,27 +128,47 @@ func TestOnlineFirst(t *testing.T) {
 		{40, 2500 * us, 0.7},
 	} {
 		t.Run(fmt.Sprint(o.groups, " groups"), func(t *testing.T) {
-			c := newCard(t, share.BestEffort, online(pattern), offline(100, o.groups))
-			worst := uint64(0)
-			for range 40 {
-				before := c.used[0]
-				begin := c.list.Now()
-				for c.used[0] == before {
-					c.run(10 * time.Microsecond)
-				}
-				worst = max(worst, c.list.Now()-begin)
-				c.run(time.Duration(begin + period - c.list.Now()))
-			}
+			c := newCard(t, share.BestEffort, online(bursts(40)), offline(100, o.groups))
+			worst := c.longestWait()
 			if worst > o.wait {
 				t.Errorf("an online kernel waited for %d µs", worst/us)
 			}
-			alone := 100 * float64(burst) / period
 			on, off := c.share(0, 1500*time.Millisecond), c.share(1, 1500*time.Millisecond)
 			if off < o.part*(100-on) {
 				t.Errorf("offline had %.2f %% of the card, online %.2f %%", off, on)
 			}
-			t.Logf("waited at most %d µs; online %.2f %% of %.0f, offline %.2f %%", worst/us, on, alone, off)
+			t.Logf("waited at most %d µs; online %.2f %% of 20, offline %.2f %%", worst/us, on, off)
 		})
+	}
+}
+
+// longestWait is how long at most the first tenant waited for the card when it had new
+// work, in ns.
+func (c *card) longestWait() uint64 {
+	worst := uint64(0)
+	for _, i := range c.loads[0].pattern {
+		c.run(time.Duration(i.from - c.list.Now()))
+		for before := c.used[0]; c.used[0] == before; {
+			c.run(10 * time.Microsecond)
+		}
+		worst = max(worst, c.list.Now()-i.from)
+	}
+	c.run(50 * time.Millisecond)
+	return worst
+}
+
+// TestOnlineOverOrdinary has ordinary tenants who keep their proportion in what is left.
+func TestOnlineOverOrdinary(t *testing.T) {
+	c := newCard(t, share.BurstShare, online(bursts(40)), always(10), always(90))
+	if worst := c.longestWait(); worst > 4200*us {
+		t.Errorf("an online kernel waited for %d µs", worst/us)
+	}
+	ten, ninety := c.share(1, time.Second), c.share(2, time.Second)
+	if part := 100 * ten / (ten + ninety); part < 9 || part > 11 {
+		t.Errorf("of what was left, the tenant of core 10 had %.2f %%", part)
+	}
+	if left := ten + ninety; left < 0.9*80 {
+		t.Errorf("ordinary tenants had %.2f %% of the card, 80 were left", left)
 	}
 }
 

@@ -91,7 +91,7 @@ func (m mix) check(t *testing.T, c *card, p share.Policy) {
 		}
 		low, high = c.worst(i, 500*time.Millisecond, 100*time.Millisecond)
 		worst100 = max(worst100, want-low, high-want)
-		if low < want-3.2 || high > want+3.2 {
+		if low < want-3.1 || high > want+3.1 {
 			t.Errorf("tenant %d had %.2f to %.2f %% over 100 ms, want %.2f", i, low, high, want)
 		}
 		s := c.plan.Settings[i]

@@ -51,7 +51,7 @@
 // # What a tenant needs to know of the others
 //
 // Its slice follows from its own share and groups and from the unit of its rank
-// ([Plan.Slice]); the unit is the one number that depends on the others, on their
+// ([Limits.Slice]); the unit is the one number that depends on the others, on their
 // cores and numbers of groups and not on who is busy. A group that comes late gets
 // its slice before its first work without any other tenant being looked at. Three
 // things need more. When a tenant's number of groups changes, the slices of its older
@@ -59,7 +59,7 @@
 // When the unit changes, all groups of the rank must change together, or shares are
 // wrong by the ratio of the units until they have. And how many groups of a
 // tenant have work at a time is nothing that the hardware tells: [Tenant.Active] has
-// to be inferred from use ([Concurrency]).
+// to be inferred from what all use ([Plan.Infer]).
 package timeshare
 
 import (
