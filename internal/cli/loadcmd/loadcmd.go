@@ -29,7 +29,7 @@ func New() *cobra.Command {
 			runtime.LockOSThread() // a CUDA context belongs to a thread
 		},
 	}
-	root.AddCommand(infoCommand(), fillCommand(), pathsCommand(), launchCommand(), cyclesCommand())
+	root.AddCommand(infoCommand(), fillCommand(), pathsCommand(), launchCommand(), loopCommand(), cyclesCommand())
 	return root
 }
 
