@@ -121,6 +121,7 @@ func (c *call) allocRoot(class nvabi.RMClass, _ message) seccomp.Answer {
 	errno := c.execute()
 	if c.ok(errno) {
 		c.m.ledger.addClient(c.arg.u32(allocHandle), pid)
+		c.m.recorded(pid)
 	}
 	return c.finish(errno)
 }

@@ -48,6 +48,7 @@ type call struct {
 	descriptor int // offset of a descriptor in arg, or nvabi.None
 
 	params params // of a control
+	held   int    // the mediator's own descriptor of the UVM file, of a mapping
 
 	arena    arena
 	segments [maxSegments]segment

@@ -149,5 +149,7 @@ type quietDriver struct{}
 
 func (quietDriver) Open(string, int) (int, error)           { return 50, nil }
 func (quietDriver) Close(int) error                         { return nil }
+func (quietDriver) Dup(int) (int, error)                    { return 50, nil }
+func (quietDriver) Same(int, int) bool                      { return true }
 func (quietDriver) Stat(int) (Stat, error)                  { return Stat{Ino: 1}, nil }
 func (quietDriver) Ioctl(int, uint32, unsafe.Pointer) error { return nil }

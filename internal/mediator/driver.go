@@ -16,6 +16,10 @@ type Driver interface {
 	nvclient.Driver
 	// Stat identifies the file behind one of this process's descriptors.
 	Stat(fd int) (Stat, error)
+	// Dup duplicates one of this process's descriptors, close-on-exec.
+	Dup(fd int) (int, error)
+	// Same reports whether two descriptors of this process are one open file.
+	Same(a, b int) bool
 }
 
 // Stat identifies an open file.
@@ -44,6 +48,26 @@ func (Kernel) Stat(fd int) (Stat, error) {
 		s.Event = eventID(fd)
 	}
 	return s, nil
+}
+
+// Dup implements Driver.
+func (Kernel) Dup(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
+
+// Same implements Driver by kcmp(2). On a kernel without it, files of the same inode
+// are taken for one.
+func (k Kernel) Same(a, b int) bool {
+	const kcmpFile = 0
+	self := uintptr(os.Getpid())
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, self, self, kcmpFile, uintptr(a), uintptr(b), 0)
+	if errno == 0 {
+		return order == 0
+	}
+	x, err := k.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := k.Stat(b)
+	return err == nil && x == y
 }
 
 // eventID is the kernel's id of an eventfd, or 0 if fd is none.

@@ -117,6 +117,22 @@ func (d *fakeDriver) Stat(fd int) (Stat, error) {
 	return Stat{Dev: 9, Ino: f.ino}, nil
 }
 
+func (d *fakeDriver) Dup(fd int) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f, ok := d.fds[fd]
+	if !ok {
+		return 0, unix.EBADF
+	}
+	return d.install(f), nil
+}
+
+func (d *fakeDriver) Same(a, b int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fds[a] == d.fds[b]
+}
+
 func (d *fakeDriver) open() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -687,10 +703,12 @@ type fakeProcesses struct {
 	alive map[int]func()
 	maps  map[int][]Mapping
 	ns    map[int][]int
+	// closed: the process has closed its device files
+	closed map[int]bool
 }
 
 func newFakeProcesses() *fakeProcesses {
-	return &fakeProcesses{alive: make(map[int]func()), maps: make(map[int][]Mapping), ns: make(map[int][]int)}
+	return &fakeProcesses{alive: make(map[int]func()), maps: make(map[int][]Mapping), ns: make(map[int][]int), closed: make(map[int]bool)}
 }
 
 func (p *fakeProcesses) start(pid int) {
@@ -746,6 +764,12 @@ func (p *fakeProcesses) Directory(thread int, dirfd int32) (string, error) {
 		return "/dev", nil
 	}
 	return "", errors.New("no such descriptor")
+}
+
+func (p *fakeProcesses) HasFile(pid int, one func(dev, ino uint64) bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed[pid]
 }
 
 func (p *fakeProcesses) Name(pid int) string { return fmt.Sprintf("program-%d", pid) }

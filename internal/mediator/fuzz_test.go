@@ -21,6 +21,9 @@ func consistent(t *testing.T, m *Mediator, d *fakeDriver, open int) {
 	if a.reserved != 0 || m.ledger.inFlight != 0 || a.stale > a.charged {
 		t.Fatalf("after a call: %+v, %d calls under way", a, m.ledger.inFlight)
 	}
+	for _, s := range m.ledger.spaces {
+		open += len(s.held)
+	}
 	if d.open() > open {
 		t.Fatalf("%d descriptors leaked", d.open()-open)
 	}

@@ -161,7 +161,7 @@ func TestLedgerIsTheModel(t *testing.T) {
 			},
 			"map": func(t *rapid.T) {
 				c, h, b := client.Draw(t, "client"), handle.Draw(t, "handle"), base.Draw(t, "base")
-				l.mapExternal(1, b, 1, c, h)
+				l.mapExternal(1, none, b, 1, c, h)
 				if o := m.objects[[2]uint32{c, h}]; o.allocation != 0 {
 					m.maps[b] = o.allocation
 				}
@@ -193,7 +193,9 @@ func TestLedgerIsTheModel(t *testing.T) {
 		for _, c := range clients {
 			l.free(c, c)
 		}
-		l.dropProcess(1)
+		if s := l.takeSpace(1); s != nil {
+			l.dropMappings(s)
+		}
 		if _, used := l.balance(0); used != 0 || l.objects != 0 || l.inFlight != 0 {
 			t.Fatalf("at the end: used %d, %d objects, %d calls", used, l.objects, l.inFlight)
 		}
@@ -253,7 +255,7 @@ func TestManagedRangesAreTheModel(t *testing.T) {
 				}
 			},
 		})
-		l.dropProcess(1)
+		l.takeSpace(1)
 		if used() != 0 {
 			t.Fatalf("at the end: used %d", used())
 		}

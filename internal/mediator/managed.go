@@ -88,11 +88,13 @@ type space struct {
 	// external mappings by base address, and the ranges made for them
 	mapped map[uint64]mapping
 	ranges map[uint64]uint64 // base to length
+	held   []int             // the mediator's own descriptors of the files: see heldUVM
 }
 
 // mapping is a UVM mapping of an allocation.
 type mapping struct {
 	length     uint64
+	file       int // of held
 	allocation *allocation
 }
 
@@ -229,7 +231,7 @@ func (l *ledger) addRange(process int, base, length uint64) {
 
 // mapExternal records that UVM maps an object of a client at base. UVM holds the
 // memory from then on, even if the client frees the object.
-func (l *ledger) mapExternal(process int, base, length uint64, client, handle uint32) {
+func (l *ledger) mapExternal(process, file int, base, length uint64, client, handle uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, ok := l.clients[client]
@@ -246,7 +248,7 @@ func (l *ledger) mapExternal(process int, base, length uint64, client, handle ui
 		old.allocation.mapped--
 		l.settleAllocation(old.allocation)
 	}
-	s.mapped[base] = mapping{length, o.allocation}
+	s.mapped[base] = mapping{length, file, o.allocation}
 }
 
 // mayMapExternal reports whether one more mapping can be remembered.
@@ -302,8 +304,8 @@ func (l *ledger) freeRange(process int, base uint64) {
 	l.unmapAll(s, span{base, base + length})
 }
 
-// dropProcess gives back what a process that ended had mapped, and marks its
-// clients as orphaned: they live on if another process holds their file.
+// dropProcess marks the clients of a process that ended as orphaned: they live on if
+// another process holds their file.
 func (l *ledger) dropProcess(process int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,16 +314,29 @@ func (l *ledger) dropProcess(process int) {
 			c.orphaned = true
 		}
 	}
+}
+
+// takeSpace removes a process's UVM address space from the ledger. Its managed memory
+// is given back at once; the allocations that UVM maps stay charged until dropMappings.
+func (l *ledger) takeSpace(process int) *space {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	s, ok := l.spaces[process]
 	if !ok {
-		return
+		return nil
 	}
 	delete(l.spaces, process)
 	for i := range s.managed {
 		l.cards[i].managed -= s.managed[i].bytes()
 	}
-	for _, m := range s.mapped {
-		m.allocation.mapped--
-		l.settleAllocation(m.allocation)
+	return s
+}
+
+// dropMappings gives back what the mappings of a taken space kept alive.
+func (l *ledger) dropMappings(s *space) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for base, m := range s.mapped {
+		l.unmapOne(s, base, m)
 	}
 }

@@ -179,6 +179,96 @@ func TestMappingInUVMKeepsMemory(t *testing.T) {
 	}
 }
 
+// mapped makes a mapping of an allocation in UVM.
+func (t *fakeTenant) mapped(c context, base, size uint64) (handle uint32) {
+	t.t.Helper()
+	handle, status := t.vidmem(c, size)
+	if status != 0 {
+		t.t.Fatalf("status %#x", status)
+	}
+	r := make(message, 24)
+	r.setU64(0, base)
+	r.setU64(8, size)
+	t.uvmCall(c.uvm, nvgpu.UVM_CREATE_EXTERNAL_RANGE, r)
+	arg := make(message, 1200)
+	copy(arg, r[:16])
+	arg.setU32(1184, uint32(c.ctl))
+	arg.setU32(1188, c.client)
+	arg.setU32(1192, handle)
+	if out, errno := t.uvmCall(c.uvm, nvgpu.UVM_MAP_EXTERNAL_ALLOCATION, arg); errno != 0 || out.u32(1196) != 0 {
+		t.t.Fatalf("map: errno %d, status %#x", errno, out.u32(1196))
+	}
+	return handle
+}
+
+// A process leaves its UVM file with another one and ends. What it mapped is freed by the
+// mediator, since no call would tell when the file is closed.
+func TestMappingsEndWithTheirProcess(t *testing.T) {
+	m, d, tn := setUp(t, gib)
+	c := tn.context()
+	open := d.open()
+	h := tn.mapped(c, 0x7f00_0000_0000, 100*mib)
+	tn.mapped(c, 0x7f10_0000_0000, 100*mib)
+	if n := d.open() - open; n != 1 {
+		t.Errorf("the mediator holds %d descriptors of one file", n)
+	}
+	tn.free(c, h)
+	delete(d.uvmSeen, nvgpu.UVM_FREE)
+	calls := len(d.calls)
+	tn.procs.end(tn.pid)
+	freed := 0
+	for _, name := range d.calls[calls:] {
+		if name == "UVM_FREE" {
+			freed++
+		}
+	}
+	if freed != 2 {
+		t.Errorf("freed %d ranges", freed)
+	}
+	if used(m) != 100*mib { // the client lives on
+		t.Errorf("used %d", used(m))
+	}
+	if d.open() != open {
+		t.Errorf("%d descriptors are left", d.open()-open)
+	}
+}
+
+// After exec the mediator must not be the one that keeps the old address space.
+func TestClosedUVMFilesAreReleased(t *testing.T) {
+	m, d, tn := setUp(t, gib)
+	c := tn.context()
+	tn.free(c, tn.mapped(c, 0x7f00_0000_0000, 100*mib))
+	tn.open("/dev/nvidia-uvm") // one more, with the old ones open
+	if used(m) != 100*mib {
+		t.Errorf("with the file open: used %d", used(m))
+	}
+	open := d.open()
+	tn.procs.closed[tn.pid] = true
+	tn.open("/dev/nvidia-uvm")
+	if used(m) != 0 || d.open() != open-1 {
+		t.Errorf("used %d, %d descriptors more", used(m), d.open()-open)
+	}
+}
+
+// A process that ends during its call leaves nothing behind.
+func TestProcessEndsDuringItsCall(t *testing.T) {
+	m, d, tn := setUp(t, gib)
+	c := tn.context()
+	d.onExecute = func() {
+		d.onExecute = nil
+		tn.procs.end(tn.pid)
+	}
+	tn.ioctl(c.ctl, nvabi.EscRMAlloc, make(message, sizeNVOS64)) // a client
+	for _, cl := range m.ledger.clients {
+		if !cl.orphaned {
+			t.Errorf("client %#x is not orphaned", cl.handle)
+		}
+	}
+	if len(m.ledger.spaces) != 0 {
+		t.Errorf("address spaces are left: %v", m.ledger.spaces)
+	}
+}
+
 func TestEndOfProcessGivesBack(t *testing.T) {
 	m, d, tn := setUp(t, gib)
 	c := tn.context()

@@ -70,5 +70,6 @@ func (m *Mediator) mmap(n Notification) seccomp.Answer {
 			return fail(unix.ENOMEM)
 		}
 	}
+	m.recorded(pid)
 	return letThrough()
 }

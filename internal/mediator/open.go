@@ -67,6 +67,9 @@ func (m *Mediator) openDevice(n Notification, name string, d deviceFile, flags i
 		m.log.Warn("a process may not use the driver", "process", pid, "error", err)
 		return fail(unix.EAGAIN)
 	}
+	if d.kind == uvmFile {
+		m.reopensUVM(pid)
+	}
 	fd, err := m.driver.Open(name, flags&(unix.O_ACCMODE|unix.O_NONBLOCK))
 	if err != nil {
 		return fail(errnoOf(err))

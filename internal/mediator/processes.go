@@ -33,6 +33,9 @@ type Processes interface {
 	// Directory is the path of the directory that dirfd, which may be AT_FDCWD, means
 	// to a thread.
 	Directory(thread int, dirfd int32) (string, error)
+	// HasFile reports whether a process has a file open whose inode is one of those.
+	// When that cannot be told, it has.
+	HasFile(pid int, one func(dev, ino uint64) bool) bool
 	// Name is the name of a process's program.
 	Name(pid int) string
 }
@@ -182,6 +185,22 @@ func (p *procFS) Directory(thread int, dirfd int32) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, dirfd))
 }
 
+// HasFile implements Processes.
+func (p *procFS) HasFile(pid int, one func(dev, ino uint64) bool) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return true
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, e.Name()), &st); err == nil && one(st.Dev, st.Ino) {
+			return true
+		}
+	}
+	return false
+}
+
 // Name implements Processes.
 func (p *procFS) Name(pid int) string {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
@@ -238,6 +257,7 @@ func (t *processTable) gone(pid int) {
 		return
 	}
 	t.m.lost.forgetProcess(pid)
+	t.m.releaseSpace(pid)
 	t.m.ledger.dropProcess(pid)
 	t.m.reconcile(none)
 	if t.m.ledger.snapshot().orphans > 0 {
@@ -250,6 +270,18 @@ func (t *processTable) gone(pid int) {
 				t.m.reconcile(none)
 			}
 		})
+	}
+}
+
+// recorded is called after something of a process was recorded: if the process ended
+// during its call, nobody else would give it back.
+func (m *Mediator) recorded(pid int) {
+	m.tenants.mu.Lock()
+	_, alive := m.tenants.alive[pid]
+	m.tenants.mu.Unlock()
+	if !alive {
+		m.releaseSpace(pid)
+		m.ledger.dropProcess(pid)
 	}
 }
 

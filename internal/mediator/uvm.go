@@ -97,6 +97,7 @@ func (c *call) uvm(addr uint64) seccomp.Answer {
 	errno := c.execute()
 	if rule.after != nil && c.ok(errno) {
 		rule.after(c, pid)
+		c.m.recorded(pid)
 	}
 	return c.finish(errno)
 }
@@ -153,12 +154,15 @@ func (c *call) uvmMapping() uint32 {
 	if err != nil || !c.m.ledger.mayMapExternal(pid) {
 		return statusNoResources
 	}
+	if c.held, err = c.m.heldUVM(pid, c.fd); err != nil {
+		return statusNoResources
+	}
 	return statusOK
 }
 
 func (c *call) uvmMapped(pid int) {
 	client, object := c.arg.u32(len(c.arg)-12), c.arg.u32(len(c.arg)-8)
-	c.m.ledger.mapExternal(pid, c.arg.u64(0), c.arg.u64(8), client, object)
+	c.m.ledger.mapExternal(pid, c.held, c.arg.u64(0), c.arg.u64(8), client, object)
 }
 
 func (c *call) uvmRange(pid int)    { c.m.ledger.addRange(pid, c.arg.u64(0), c.arg.u64(8)) }
