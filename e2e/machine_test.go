@@ -168,7 +168,13 @@ type background struct {
 // start runs program as a tenant beside the test; it is killed when that ends.
 func (m *machine) start(memory string, program ...string) *background {
 	m.t.Helper()
-	b := &background{m: m, cmd: m.command("qgpu", tenantArgs(memory, program...)...), lines: make(chan string, 1024), stderr: &bytes.Buffer{}}
+	return m.startCommand(m.command("qgpu", tenantArgs(memory, program...)...))
+}
+
+// startCommand runs a tenant's command beside the test.
+func (m *machine) startCommand(cmd *exec.Cmd) *background {
+	m.t.Helper()
+	b := &background{m: m, cmd: cmd, lines: make(chan string, 1024), stderr: &bytes.Buffer{}}
 	b.cmd.Stderr = b.stderr
 	stdout, err := b.cmd.StdoutPipe()
 	if err != nil {
