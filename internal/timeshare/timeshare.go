@@ -46,7 +46,9 @@
 // A tenant under fixed-share, and an offline one, may not have more than core/100 even
 // of an idle card. No slice does that; a gate does, as a bucket of engine time: it fills
 // at core/100 of the card's time and holds one turn at most, and the gate is shut when
-// it is empty. In any window w the tenant has at most w×core/100 and one turn.
+// it is empty. In any window w the tenant has at most w×core/100 and one turn. A tenant whose
+// groups have more than its turn even with slices of [Limits.MinSlice] is held by such a gate
+// too, to its share.
 //
 // # What a tenant needs to know of the others
 //
@@ -55,7 +57,8 @@
 // cores and numbers of groups and not on who is busy. A group that comes late gets
 // its slice before its first work without any other tenant being looked at. Three
 // things need more. When a tenant's number of groups changes, the slices of its older
-// groups change too: until the next restart of the runlist it has up to 1+1/n turns.
+// groups change too: until the next restart of the runlist the n groups of before and the new
+// one have up to 1+1/(n+1) turns together.
 // When the unit changes, all groups of the rank must change together, or shares are
 // wrong by the ratio of the units until they have. And how many groups of a
 // tenant have work at a time is nothing that the hardware tells: [Tenant.Active] has
