@@ -149,11 +149,13 @@ func (d *Driver) closeFile(f *file) {
 	d.freeClientsOf(f)
 }
 
-// freeClientsOf frees the clients of a file that nobody can reach any more.
+// freeClientsOf frees the clients and event files of a file that nobody can reach
+// any more.
 func (d *Driver) freeClientsOf(f *file) {
 	if !f.gone || f.links > 0 {
 		return
 	}
+	d.closeEventFiles(f)
 	for c := range f.clients {
 		d.freeClient(c)
 	}
