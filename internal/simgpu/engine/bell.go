@@ -72,9 +72,12 @@ func (b *bell) wait(ns int64) {
 	fds := []unix.PollFd{{Fd: int32(b.fd), Events: unix.POLLIN}}
 	n, err := unix.Ppoll(fds, timeout, nil)
 	if err == nil && n > 0 {
+		// In this order: a ring that finds pending still set is heard by the turn that
+		// follows; the other way round its write could be read here and leave pending set
+		// for good.
 		var count [8]byte
-		b.pending.Store(false)
 		_, _ = unix.Read(b.fd, count[:])
+		b.pending.Store(false)
 	}
 }
 

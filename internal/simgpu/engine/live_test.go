@@ -177,3 +177,35 @@ func TestNewChannelRefuses(t *testing.T) {
 		t.Error("a channel of a closed group was made")
 	}
 }
+
+// TestManyEndlessChannels has more channels with endless work than a turn of the loop
+// has time for, and one that wants little: it is served while they all go on.
+func TestManyEndlessChannels(t *testing.T) {
+	e := New(Config{})
+	t.Cleanup(e.Close)
+	g := e.NewGroup("many")
+	const channels = 16
+	var busy []*client
+	for range channels {
+		c := newClient(t, e, g, nil)
+		c.bind(4, 0xc5b5)
+		for range 4 {
+			c.copyMethods(testData, testData+testSize/2, 0, 0, testSize/4, 1, pitchLayouts)
+		}
+		c.semRelease(testData+testSize-8, 1)
+		for range 60 {
+			c.words = append(c.words, make([]uint32, 1000)...) // nothing, many times
+		}
+		c.submit()
+		busy = append(busy, c)
+	}
+	small := newClient(t, e, e.NewGroup("small"), nil)
+	for n := range uint32(20) {
+		small.semRelease(testData, n+1)
+		small.submit()
+		await(t, word(small.data.Window(0, 4)), n+1)
+	}
+	for _, c := range busy {
+		await(t, word(c.userd[userdGet:]), 1)
+	}
+}

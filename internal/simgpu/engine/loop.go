@@ -135,15 +135,21 @@ func (e *Engine) wake(c *Channel) {
 	}
 }
 
-// runReady gives every queued channel a turn.
+// runReady gives every queued channel a turn, as far as time allows; the others come
+// first the next time.
 func (e *Engine) runReady() {
 	if len(e.ready) == 0 {
 		return
 	}
 	turn := e.ready
 	e.ready = nil
-	host := e.clock.host()
-	for _, c := range turn {
+	begin := e.clock.host()
+	for i, c := range turn {
+		host := e.clock.host()
+		if host-begin > turnTime {
+			e.ready = append(turn[i:len(turn):len(turn)], e.ready...)
+			return
+		}
 		c.queued = false
 		e.poll.active(c, host)
 		e.execute(c, func() { c.run(wordsPerRun) })
@@ -198,11 +204,17 @@ func (e *Engine) look(host uint64) {
 	}
 }
 
-// move moves a chunk of each transfer that is under way.
+// move moves a chunk of each transfer that is under way, as far as time allows; the
+// others come first the next time.
 func (e *Engine) move() {
 	turn := e.movers
 	e.movers = nil
-	for _, c := range turn {
+	begin := e.clock.host()
+	for i, c := range turn {
+		if e.clock.host()-begin > turnTime {
+			e.movers = append(turn[i:len(turn):len(turn)], e.movers...)
+			return
+		}
 		if c.closed || c.task == nil || c.task.move == nil {
 			c.moving = false
 			continue
