@@ -1,10 +1,12 @@
 package mediator
 
 import (
+	"encoding/binary"
 	"os"
 	"testing"
 
 	"github.com/qgpu-project/qgpu/internal/nvabi"
+	"github.com/qgpu-project/qgpu/internal/simgpu"
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
@@ -115,6 +117,13 @@ func TestPinnedMemory(t *testing.T) {
 	}
 	if got := message(d.pinned); len(got) != 60 || got.u32(56) != uint32(tn.pid) || got.u64(24) != 0x7fff_0000 {
 		t.Errorf("the driver was told %x", d.pinned)
+	}
+}
+
+// The simulated driver is not known to the mediator; its one ioctl must be the same.
+func TestPinForIsTheSimulatedDrivers(t *testing.T) {
+	if uint8(ioctlPinFor&0xff) != simgpu.IoctlPinFor || pinForSize != binary.Size(simgpu.PinFor{}) {
+		t.Errorf("ioctl %#x of %d bytes, the driver's is %#x of %d", ioctlPinFor&0xff, pinForSize, simgpu.IoctlPinFor, binary.Size(simgpu.PinFor{}))
 	}
 }
 

@@ -9,14 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
+const modelQuota = 1000
+
 // model is the ledger's rules in their plainest form: every allocation with the set
 // of things that refer to it.
 type model struct {
-	quota   uint64
 	objects map[[2]uint32]modelObject // by client and handle
 	maps    map[uint64]int            // UVM mapping by base: allocation
 	bytes   map[int]uint64            // by allocation
 	next    int
+	open    []uint64 // reservations of calls under way
 }
 
 type modelObject struct {
@@ -36,168 +38,164 @@ func (m *model) used() uint64 {
 	for a := range alive {
 		sum += m.bytes[a]
 	}
+	for _, n := range m.open {
+		sum += n
+	}
 	return sum
 }
 
 func (m *model) free(client, handle uint32) {
+	delete(m.objects, [2]uint32{client, handle})
 	for k, o := range m.objects {
-		if k[0] == client && (handle == client || k[1] == handle) {
-			delete(m.objects, k)
-			if handle == client {
-				continue
-			}
-			_ = o
-		}
-	}
-	if handle == client {
-		return
-	}
-	for k, o := range m.objects {
-		if k[0] == client && o.parent == handle {
+		if k[0] == client && (handle == client || o.parent == handle) {
 			m.free(client, k[1])
 		}
 	}
 }
 
-// TestLedgerIsTheModel drives the ledger through any interleaving of calls and
-// compares it with the model after each.
+func (m *model) add(client, parent, handle uint32, allocation int) {
+	m.free(client, handle)
+	if _, ok := m.objects[[2]uint32{client, parent}]; !ok {
+		parent = client
+	}
+	m.objects[[2]uint32{client, handle}] = modelObject{parent, allocation}
+}
+
+// ledgerMachine makes calls on a ledger and the model alike.
+type ledgerMachine struct {
+	l *ledger
+	m model
+}
+
+var (
+	someClient = rapid.SampledFrom([]uint32{100, 200})
+	someHandle = rapid.Uint32Range(1, 8)
+	someBase   = rapid.Uint64Range(1, 4)
+)
+
+func newLedgerMachine() *ledgerMachine {
+	x := &ledgerMachine{l: newLedger([]uint64{modelQuota}), m: model{
+		objects: make(map[[2]uint32]modelObject), maps: make(map[uint64]int), bytes: make(map[int]uint64),
+	}}
+	x.l.addClient(100, 1)
+	x.l.addClient(200, 1)
+	return x
+}
+
+func (x *ledgerMachine) Reserve(t *rapid.T) {
+	room := modelQuota - x.m.used()
+	n := rapid.OneOf(rapid.Uint64Range(1, 400), rapid.Uint64Range(room, room+1)).Draw(t, "bytes")
+	want := x.m.used()+n <= modelQuota
+	if got := x.l.reserve(0, n); got != want {
+		t.Fatalf("reserve %d with %d used: %v", n, x.m.used(), got)
+	}
+	if want {
+		x.m.open = append(x.m.open, n)
+	}
+}
+
+func (x *ledgerMachine) take(t *rapid.T) uint64 {
+	if len(x.m.open) == 0 {
+		t.Skip("no call under way")
+	}
+	n := x.m.open[0]
+	x.m.open = x.m.open[1:]
+	return n
+}
+
+func (x *ledgerMachine) Cancel(t *rapid.T) { x.l.cancel(0, x.take(t)) }
+
+func (x *ledgerMachine) Settle(t *rapid.T) {
+	n := x.take(t)
+	actual := n + rapid.Uint64Range(0, 300).Draw(t, "rounding")
+	c, parent, h := someClient.Draw(t, "client"), someHandle.Draw(t, "parent"), someHandle.Draw(t, "handle")
+	want := x.m.used()+actual <= modelQuota && x.l.hasClient(c)
+	if got := x.l.settle(0, n, actual, newObject{client: c, parent: parent, handle: h, kind: nvabi.KindVideoMemory}); got != want {
+		t.Fatalf("settle %d with %d used: %v", actual, x.m.used(), got)
+	}
+	if want {
+		x.m.next++
+		x.m.bytes[x.m.next] = actual
+		x.m.add(c, parent, h, x.m.next)
+	}
+}
+
+func (x *ledgerMachine) Add(t *rapid.T) {
+	c, parent, h := someClient.Draw(t, "client"), someHandle.Draw(t, "parent"), someHandle.Draw(t, "handle")
+	x.l.add(newObject{client: c, parent: parent, handle: h, class: nvgpu.NV01_DEVICE_0})
+	if x.l.hasClient(c) {
+		x.m.add(c, parent, h, 0)
+	}
+}
+
+func (x *ledgerMachine) Duplicate(t *rapid.T) {
+	dst, src := someClient.Draw(t, "to"), someClient.Draw(t, "from")
+	parent, h, s := someHandle.Draw(t, "parent"), someHandle.Draw(t, "handle"), someHandle.Draw(t, "source")
+	x.l.duplicate(dst, parent, h, src, s)
+	if x.l.hasClient(dst) {
+		x.m.add(dst, parent, h, x.m.objects[[2]uint32{src, s}].allocation)
+	}
+}
+
+func (x *ledgerMachine) Free(t *rapid.T) {
+	c, h := someClient.Draw(t, "client"), someHandle.Draw(t, "handle")
+	x.l.free(c, h)
+	x.m.free(c, h)
+}
+
+func (x *ledgerMachine) FreeClient(t *rapid.T) {
+	c := someClient.Draw(t, "client")
+	x.l.free(c, c)
+	x.m.free(c, c)
+	if rapid.Bool().Draw(t, "comes back") {
+		x.l.addClient(c, 1)
+	}
+}
+
+func (x *ledgerMachine) Map(t *rapid.T) {
+	c, h, b := someClient.Draw(t, "client"), someHandle.Draw(t, "handle"), someBase.Draw(t, "base")
+	x.l.mapExternal(1, none, b, 1, c, h)
+	if o := x.m.objects[[2]uint32{c, h}]; o.allocation != 0 {
+		x.m.maps[b] = o.allocation
+	}
+}
+
+func (x *ledgerMachine) Unmap(t *rapid.T) {
+	b := someBase.Draw(t, "base")
+	x.l.unmapExternal(1, span{b, b + 1})
+	delete(x.m.maps, b)
+}
+
+func (x *ledgerMachine) Check(t *rapid.T) {
+	quota, used := x.l.balance(0)
+	if used != x.m.used() || used > quota {
+		t.Fatalf("used %d of %d, the model says %d", used, quota, x.m.used())
+	}
+	n := 0
+	for _, c := range x.l.clients {
+		n += len(c.objects)
+	}
+	if n != x.l.objects || n != len(x.m.objects) {
+		t.Fatalf("%d objects, counted %d, the model has %d", n, x.l.objects, len(x.m.objects))
+	}
+}
+
+// TestLedgerIsTheModel drives the ledger through any interleaving of calls, compares
+// it with the model after each, and expects everything back at the end.
 func TestLedgerIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const quota = 1000
-		l := newLedger([]uint64{quota})
-		m := &model{quota: quota, objects: make(map[[2]uint32]modelObject), maps: make(map[uint64]int), bytes: make(map[int]uint64)}
-		clients := []uint32{100, 200}
-		for _, c := range clients {
-			l.addClient(c, int(c))
+		x := newLedgerMachine()
+		t.Repeat(rapid.StateMachineActions(x))
+		for _, n := range x.m.open {
+			x.l.cancel(0, n)
 		}
-		type pending struct{ bytes uint64 }
-		var open []pending // reservations of calls under way
-		var reserved uint64
-		client := rapid.SampledFrom(clients)
-		handle := rapid.Uint32Range(1, 8)
-		size := rapid.Uint64Range(1, 400)
-		base := rapid.Uint64Range(1, 4)
-		known := func(c uint32) bool { return l.hasClient(c) }
-		t.Repeat(map[string]func(*rapid.T){
-			"reserve": func(t *rapid.T) {
-				n := size.Draw(t, "bytes")
-				want := m.used()+reserved+n <= quota
-				if got := l.reserve(0, n); got != want {
-					t.Fatalf("reserve %d of %d with %d used: %v", n, quota, m.used()+reserved, got)
-				}
-				if want {
-					open = append(open, pending{n})
-					reserved += n
-				}
-			},
-			"cancel": func(t *rapid.T) {
-				if len(open) == 0 {
-					t.Skip()
-				}
-				l.cancel(0, open[0].bytes)
-				reserved -= open[0].bytes
-				open = open[1:]
-			},
-			"settle": func(t *rapid.T) {
-				if len(open) == 0 {
-					t.Skip()
-				}
-				p := open[0]
-				open = open[1:]
-				reserved -= p.bytes
-				actual := p.bytes + rapid.Uint64Range(0, 300).Draw(t, "rounding")
-				c, h, parent := client.Draw(t, "client"), handle.Draw(t, "handle"), handle.Draw(t, "parent")
-				want := m.used()+reserved+actual <= quota && known(c)
-				got := l.settle(0, p.bytes, actual, newObject{client: c, parent: parent, handle: h, kind: nvabi.KindVideoMemory})
-				if got != want {
-					t.Fatalf("settle %d: %v", actual, got)
-				}
-				if want {
-					m.free(c, h)
-					m.next++
-					m.bytes[m.next] = actual
-					if _, ok := m.objects[[2]uint32{c, parent}]; !ok {
-						parent = c
-					}
-					m.objects[[2]uint32{c, h}] = modelObject{parent, m.next}
-				}
-			},
-			"add": func(t *rapid.T) {
-				c, h, parent := client.Draw(t, "client"), handle.Draw(t, "handle"), handle.Draw(t, "parent")
-				l.add(newObject{client: c, parent: parent, handle: h, class: nvgpu.NV01_DEVICE_0})
-				if known(c) {
-					m.free(c, h)
-					if _, ok := m.objects[[2]uint32{c, parent}]; !ok {
-						parent = c
-					}
-					m.objects[[2]uint32{c, h}] = modelObject{parent: parent}
-				}
-			},
-			"duplicate": func(t *rapid.T) {
-				dst, src := client.Draw(t, "to"), client.Draw(t, "from")
-				h, s, parent := handle.Draw(t, "handle"), handle.Draw(t, "source"), handle.Draw(t, "parent")
-				l.duplicate(dst, parent, h, src, s)
-				if known(dst) {
-					o := m.objects[[2]uint32{src, s}]
-					m.free(dst, h)
-					if _, ok := m.objects[[2]uint32{dst, parent}]; !ok {
-						parent = dst
-					}
-					m.objects[[2]uint32{dst, h}] = modelObject{parent, o.allocation}
-				}
-			},
-			"free": func(t *rapid.T) {
-				c, h := client.Draw(t, "client"), handle.Draw(t, "handle")
-				l.free(c, h)
-				m.free(c, h)
-			},
-			"free client": func(t *rapid.T) {
-				c := client.Draw(t, "client")
-				l.free(c, c)
-				m.free(c, c)
-				if rapid.Bool().Draw(t, "again") {
-					l.addClient(c, int(c))
-				}
-			},
-			"map": func(t *rapid.T) {
-				c, h, b := client.Draw(t, "client"), handle.Draw(t, "handle"), base.Draw(t, "base")
-				l.mapExternal(1, none, b, 1, c, h)
-				if o := m.objects[[2]uint32{c, h}]; o.allocation != 0 {
-					m.maps[b] = o.allocation
-				}
-			},
-			"unmap": func(t *rapid.T) {
-				b := base.Draw(t, "base")
-				l.unmapExternal(1, span{b, b + 1})
-				delete(m.maps, b)
-			},
-			"": func(t *rapid.T) {
-				if _, used := l.balance(0); used != m.used()+reserved {
-					t.Fatalf("used %d, the model says %d and %d reserved", used, m.used(), reserved)
-				}
-				if a := l.cards[0]; a.used() > a.quota {
-					t.Fatalf("used %d of %d", a.used(), a.quota)
-				}
-				n := 0
-				for _, c := range l.clients {
-					n += len(c.objects)
-				}
-				if n != l.objects {
-					t.Fatalf("%d objects, counted %d", n, l.objects)
-				}
-			},
-		})
-		for _, p := range open {
-			l.cancel(0, p.bytes)
+		x.l.free(100, 100)
+		x.l.free(200, 200)
+		if s := x.l.takeSpace(1); s != nil {
+			x.l.dropMappings(s)
 		}
-		for _, c := range clients {
-			l.free(c, c)
-		}
-		if s := l.takeSpace(1); s != nil {
-			l.dropMappings(s)
-		}
-		if _, used := l.balance(0); used != 0 || l.objects != 0 || l.inFlight != 0 {
-			t.Fatalf("at the end: used %d, %d objects, %d calls", used, l.objects, l.inFlight)
+		if _, used := x.l.balance(0); used != 0 || x.l.objects != 0 || x.l.inFlight != 0 {
+			t.Fatalf("at the end: used %d, %d objects, %d calls", used, x.l.objects, x.l.inFlight)
 		}
 	})
 }
