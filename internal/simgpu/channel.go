@@ -2,6 +2,7 @@ package simgpu
 
 import (
 	"fmt"
+	"slices"
 
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 
@@ -196,6 +197,9 @@ func (a *allocation) channel() status {
 	if !given || p.GPFIFOEntries == 0 || p.GPFIFOEntries > 1<<20 || p.GPFIFOEntries&(p.GPFIFOEntries-1) != 0 {
 		return errInvalidArgument
 	}
+	if !a.cardHasClass() {
+		return errInvalidClass
+	}
 	g, own, s := a.channelGroup(p)
 	if s != ok {
 		return s
@@ -333,13 +337,17 @@ func (a *allocation) engineObject() status {
 	if !is {
 		return errInvalidObjectParent
 	}
-	for _, c := range a.object.card.model.Classes {
-		if c == a.object.class {
-			a.object.body = &engineObject{channel: ch}
-			return ok
-		}
+	if !a.cardHasClass() {
+		return errInvalidClass
 	}
-	return errInvalidClass
+	a.object.body = &engineObject{channel: ch}
+	return ok
+}
+
+// cardHasClass reports whether the object's card has its class, which for what
+// runs on the card depends on the architecture.
+func (a *allocation) cardHasClass() bool {
+	return a.object.card != nil && slices.Contains(a.object.card.model.Classes, a.object.class)
 }
 
 // engineObject is an object on a channel.
@@ -354,6 +362,9 @@ func (u *usermode) mappable() *gpumem.Shared { return u.page }
 func (a *allocation) usermode() status {
 	if a.object.card == nil {
 		return errInvalidObjectParent
+	}
+	if !a.cardHasClass() {
+		return errInvalidClass
 	}
 	page, err := gpumem.NewShared("nvidia-usermode", 64*kib)
 	if err != nil {

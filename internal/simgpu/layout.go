@@ -1,6 +1,9 @@
 package simgpu
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // view reads b as the ABI structure T, in place: what is stored in the result is
 // stored in b. It fails when b is too short. T must have C layout, hold no
@@ -48,4 +51,16 @@ func putString(dst []byte, s string) {
 	if len(dst) > 0 {
 		copy(dst[:len(dst)-1], s)
 	}
+}
+
+func putUint32(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }
+
+// cString is the text of b up to its first zero.
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
 }

@@ -106,6 +106,17 @@ func (c *frontendCall) rmUnmapMemory() error {
 	return nil
 }
 
+// rmIdleChannels waits for channels to be idle in the real driver. Clients use it
+// on the way to freeing channels, which here stop at once.
+func (c *frontendCall) rmIdleChannels() error {
+	p, _ := view[nvgpu.NVOS30_PARAMETERS](c.arg)
+	c.d.lock()
+	defer c.d.mu.Unlock()
+	_, s := c.d.clientOn(c.file, p.Client.Val)
+	p.Status = uint32(s)
+	return nil
+}
+
 // rmUpdateMapping is told that a mapping moved within the process, which matters
 // to nothing here.
 func (c *frontendCall) rmUpdateMapping() error {

@@ -18,10 +18,8 @@ const (
 	errInvalidChannel          status = 0x21
 	errInvalidClass            status = 0x22
 	errInvalidClient           status = 0x23
-	errInvalidCommand          status = 0x24
 	errInvalidDevice           status = 0x26
 	errInvalidEvent            status = 0x28
-	errInvalidFunction         status = 0x2a
 	errInvalidLimit            status = 0x2e
 	errInvalidObjectHandle     status = 0x33
 	errInvalidObjectParent     status = 0x36
@@ -32,7 +30,6 @@ const (
 	errNotSupported            status = 0x56
 	warnNothingToDo            status = 0x10006
 	errObjectNotFound          status = 0x57
-	errStateInUse              status = 0x63
 	errGPUUUIDNotFound         status = 0x12
 	errUVMAddressInUse         status = 0x68
 	errOperatingSystem         status = 0x59
