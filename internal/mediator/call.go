@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 	"unsafe"
 
@@ -47,8 +48,9 @@ type call struct {
 	status     int // offset of the status in arg, or nvabi.None
 	descriptor int // offset of a descriptor in arg, or nvabi.None
 
-	params params // of a control
-	held   int    // the mediator's own descriptor of the UVM file, of a mapping
+	params   params // of a control
+	executed bool   // at the driver
+	held     int    // the mediator's own descriptor of the UVM file, of a mapping
 
 	arena    arena
 	segments [maxSegments]segment
@@ -140,6 +142,7 @@ func (c *call) execute() unix.Errno {
 	if len(c.arg) > 0 {
 		arg = unsafe.Pointer(&c.arg[0])
 	}
+	c.executed = true
 	c.m.executed.Add(1)
 	if err := c.m.driver.Ioctl(c.fd, c.cmd, arg); err != nil {
 		return errnoOf(err)
@@ -161,7 +164,11 @@ func (c *call) finish(errno unix.Errno) seccomp.Answer {
 		if !s.out || len(s.data) == 0 || s.in != nil && bytes.Equal(s.in, s.data) {
 			continue
 		}
-		if err := c.n.WriteMemory(s.data, s.addr); err != nil && errno == 0 {
+		err := c.n.WriteMemory(s.data, s.addr)
+		if errors.Is(err, seccomp.ErrGone) {
+			continue // it is written when the call is issued again: see lostCalls
+		}
+		if err != nil && errno == 0 {
 			errno = unix.EFAULT
 		}
 	}
@@ -250,7 +257,7 @@ func (p *callPool) get(m *Mediator, n Notification) (*call, error) {
 		c = &call{arena: a}
 	}
 	c.m, c.n, c.id, c.fd, c.status = m, n, n.ID(), none, nvabi.None
-	c.name, c.arg = "", nil
+	c.name, c.arg, c.executed = "", nil, false
 	c.nSegment, c.nPatch, c.nDup = 0, 0, 0
 	c.arena.reset()
 	return c, nil

@@ -224,6 +224,7 @@ func (c *call) pinFor() seccomp.Answer {
 	clear(pin)
 	pin.setU32(0, uint32(pid))
 	pin.setU64(8, c.arg.address())
+	c.executed = true
 	c.m.executed.Add(1)
 	if err := c.m.driver.Ioctl(c.fd, ioctlPinFor, unsafe.Pointer(&pin[0])); err != nil {
 		return c.finish(errnoOf(err))

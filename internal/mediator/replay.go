@@ -2,6 +2,7 @@ package mediator
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,9 @@ type lostCall struct {
 	args            [3]uint64
 	segments        []segment
 	answer          seccomp.Answer
+	// again is the notification that was answered from here, 0 for none yet. That
+	// answer, too, may be lost.
+	again uint64
 }
 
 func (l *lostCall) bytes() int {
@@ -48,9 +52,16 @@ func (m *Mediator) Lost(n Notification, a seccomp.Answer) {
 	if n.Nr() != unix.SYS_IOCTL || a.Continue {
 		return // an opened file was not handed over, and a continued call not executed
 	}
+	if m.lost.lostAgain(n.ID()) {
+		return
+	}
 	c := m.calls.answered(n.ID())
 	if c == nil {
 		return
+	}
+	if !c.executed {
+		m.calls.release(c)
+		return // nothing was done that must not be done twice
 	}
 	l := &lostCall{thread: n.Thread(), args: ioctlArgs(n), answer: c.answer}
 	l.process, _ = n.Process() // 0 if it is gone
@@ -110,36 +121,58 @@ func (l *lostCalls) find(n Notification) (seccomp.Answer, bool) {
 		if !s.out {
 			continue
 		}
-		if err := n.WriteMemory(s.data, s.addr); err != nil {
+		if err := n.WriteMemory(s.data, s.addr); err != nil && !errors.Is(err, seccomp.ErrGone) {
 			return fail(unix.EFAULT), true
 		}
 	}
 	return c.answer, true
 }
 
+// take finds the lost call that n repeats. A call of the same thread that was answered
+// from here before has arrived: otherwise lostAgain would have been called first.
 func (l *lostCalls) take(n Notification) *lostCall {
 	l.mu.Lock()
 	var candidates []*lostCall
-	for _, c := range l.calls {
-		if c.thread == n.Thread() && c.args == ioctlArgs(n) {
+	for i := len(l.calls) - 1; i >= 0; i-- {
+		switch c := l.calls[i]; {
+		case c.thread != n.Thread():
+		case c.again != 0:
+			l.removeAt(i)
+		case c.args == ioctlArgs(n):
 			candidates = append(candidates, c)
 		}
 	}
 	l.mu.Unlock()
-	for _, c := range candidates {
+	for _, c := range slices.Backward(candidates) { // the oldest first
 		if !c.unchanged(n) {
 			continue
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		i := slices.Index(l.calls, c)
-		if i < 0 {
+		if !slices.Contains(l.calls, c) {
 			return nil
 		}
-		l.removeAt(i)
+		c.again = n.ID()
 		return c
 	}
 	return nil
+}
+
+// lostAgain reports whether the answer to a notification came from here. The call is
+// then to be answered once more.
+func (l *lostCalls) lostAgain(id uint64) bool {
+	if !l.some.Load() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.calls {
+		if c.again == id {
+			c.again = 0
+			return true
+		}
+	}
+	return false
 }
 
 // unchanged reports whether the caller's memory is as the call found or left it.
