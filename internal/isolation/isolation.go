@@ -45,40 +45,44 @@ type Trial struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Try tries p in e: once with within bytes, then in steps of as much until it
-// fails or limit bytes are taken, which is more than the quota.
+// Try tries p in e: with within bytes, then in steps of as much until it fails or
+// limit bytes are taken, which is more than the quota, then with within bytes again.
+// It does so twice: what CUDA sets up or keeps for a path the first time is no leak.
 func Try(e Env, p Path, within, limit uint64) Trial {
 	t := Trial{Path: p.Name}
-	// The first use of a path may set up structures that stay with the context.
-	if err := once(e, p, within); err != nil {
-		t.Error = fmt.Sprintf("within the quota: %v", err)
+	if t.Error = t.round(e, p, within, limit); t.Error != "" {
 		return t
+	}
+	before, _, err1 := e.Lib.MemoryInfo()
+	t.Error = t.round(e, p, within, limit)
+	after, _, err2 := e.Lib.MemoryInfo()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Error = err.Error()
+	}
+	t.Leaked = int64(before) - int64(after)
+	return t
+}
+
+// round tries p once, and returns what went wrong in words.
+func (t *Trial) round(e Env, p Path, within, limit uint64) string {
+	t.Within, t.Over = false, p.Host
+	if err := once(e, p, within); err != nil {
+		return fmt.Sprintf("within the quota: %v", err)
 	}
 	t.Within = true
-	free, _, err := e.Lib.MemoryInfo()
-	if err != nil {
-		t.Error = err.Error()
-		return t
-	}
-	if p.Host {
-		t.Over = true
-	} else {
+	if !p.Host {
+		var err error
 		t.Taken, err = exhaust(e, p, within, limit)
 		t.Refusal = p.refusal().Error()
 		t.Over = errors.Is(err, p.refusal())
 		if !t.Over {
-			t.Error = fmt.Sprintf("over the quota: %v", err)
+			return fmt.Sprintf("over the quota: %v", err)
 		}
 	}
 	if err := once(e, p, within); err != nil {
-		t.Error = fmt.Sprintf("within the quota, after it was exhausted: %v", err)
+		return fmt.Sprintf("within the quota, after it was exhausted: %v", err)
 	}
-	after, _, err := e.Lib.MemoryInfo()
-	if err != nil {
-		t.Error = err.Error()
-	}
-	t.Leaked = int64(free) - int64(after)
-	return t
+	return ""
 }
 
 func (p Path) refusal() cuda.Result {

@@ -52,6 +52,10 @@ type CardState struct {
 	UUID  string       `json:"uuid"`
 	Quota share.Memory `json:"quota"`
 	Used  share.Memory `json:"used"`
+	// Counted is the driver's own count of what the tenant holds, without managed
+	// memory, which the driver does not count.
+	Counted share.Memory `json:"counted"`
+	Managed share.Memory `json:"managed"` // the part of Used that is managed memory
 }
 
 // Refusal counts the refused calls of one name.

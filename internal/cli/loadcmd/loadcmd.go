@@ -192,6 +192,7 @@ func waitForEnd() {
 func pathsCommand() *cobra.Command {
 	within, limit := 64*share.MiB, 64*share.GiB
 	var only string
+	var hold bool
 	c := &cobra.Command{
 		Use:   "paths",
 		Short: "Try every way of taking card memory, within and over what there is",
@@ -210,11 +211,18 @@ func pathsCommand() *cobra.Command {
 			if len(trials) == 0 {
 				return fmt.Errorf("--only %q: there is no such path", only)
 			}
-			return writeJSON(c.OutOrStdout(), trials)
+			if err := writeJSON(c.OutOrStdout(), trials); err != nil {
+				return err
+			}
+			if hold {
+				waitForEnd()
+			}
+			return nil
 		},
 	}
 	c.Flags().Var(&within, "within", "what is taken at a time")
 	c.Flags().Var(&limit, "limit", "where to give up expecting an error")
 	c.Flags().StringVar(&only, "only", "", "try this path alone")
+	c.Flags().BoolVar(&hold, "hold", false, "keep the context until standard input closes or a signal comes")
 	return c
 }

@@ -83,7 +83,7 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bo
 		return err
 	}
 	defer control.Close()
-	go tenant.ServeControl(control, stater{m}, log)
+	go tenant.ServeControl(control, stater{m, log}, log)
 	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
@@ -186,13 +186,24 @@ func (h handler) Handle(n *seccomp.Notification) seccomp.Answer { return h.m.Han
 func (h handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.m.Lost(n, a) }
 
 // stater tells a mediator's state in the registry's words.
-type stater struct{ m *mediator.Mediator }
+type stater struct {
+	m   *mediator.Mediator
+	log *slog.Logger
+}
 
 func (s stater) State() tenant.State {
 	usage, stats := s.m.Usage(), s.m.Stats()
 	state := tenant.State{Mediator: os.Getpid(), Calls: stats.Executed}
-	for _, c := range usage.Cards {
-		state.Cards = append(state.Cards, tenant.CardState{UUID: c.UUID, Quota: share.Memory(c.Quota), Used: share.Memory(c.Used)})
+	counted, err := s.m.Counted()
+	if err != nil {
+		s.log.Warn("the driver does not tell its count", "err", err)
+		counted = make([]uint64, len(usage.Cards))
+	}
+	for i, c := range usage.Cards {
+		state.Cards = append(state.Cards, tenant.CardState{
+			UUID: c.UUID, Quota: share.Memory(c.Quota), Used: share.Memory(c.Used),
+			Counted: share.Memory(counted[i]), Managed: share.Memory(c.Managed),
+		})
 	}
 	for _, p := range usage.Processes {
 		state.Processes = append(state.Processes, p.PID)
