@@ -5,7 +5,6 @@
 package privilege
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -105,16 +104,22 @@ func restrict(keep Set) error {
 
 // Bounding is the bounding set of the thread or process pid: what it or any
 // program that it executes can ever have.
-func Bounding(pid int) (Set, error) {
+func Bounding(pid int) (Set, error) { return capabilities(pid, "CapBnd:") }
+
+// Effective is the set that the kernel grants the thread or process pid by at
+// present. It counts in the user namespace of the process.
+func Effective(pid int) (Set, error) { return capabilities(pid, "CapEff:") }
+
+func capabilities(pid int, key string) (Set, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the capabilities of process %d: %w", pid, err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+		if v, ok := strings.CutPrefix(line, key); ok {
 			s, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
 			return Set(s), err
 		}
 	}
-	return 0, errors.New("the process's status has no CapBnd line")
+	return 0, fmt.Errorf("the status of process %d has no %s line", pid, strings.TrimSuffix(key, ":"))
 }

@@ -16,16 +16,16 @@ type control func(*controlCall) status
 
 // controlCall is one RM_CONTROL.
 type controlCall struct {
-	d          *Driver
-	pid        int
-	privileged bool
-	client     *client
-	object     *object
-	card       *card // of the object; nil for a client
-	cmd        uint32
-	params     []byte
-	buffers    [][]byte // behind the pointers in params, in the ABI's order; nil for null
-	file       *FileID  // behind the descriptor in params, if it has one
+	d       *Driver
+	caller  Caller
+	pid     int
+	client  *client
+	object  *object
+	card    *card // of the object; nil for a client
+	cmd     uint32
+	params  []byte
+	buffers [][]byte // behind the pointers in params, in the ABI's order; nil for null
+	file    *FileID  // behind the descriptor in params, if it has one
 }
 
 // maxParams bounds the parameters of a control, in bytes, as the driver does.
@@ -72,7 +72,7 @@ func (o *object) takes(cmd uint32) bool {
 // rmControl is NV_ESC_RM_CONTROL.
 func (c *frontendCall) rmControl() error {
 	p, _ := view[nvgpu.NVOS54_PARAMETERS](c.arg)
-	call := &controlCall{d: c.d, pid: c.pid, privileged: privileged(c.caller), cmd: p.Cmd}
+	call := &controlCall{d: c.d, caller: c.caller, pid: c.pid, cmd: p.Cmd}
 	abi, s := c.d.admit(call, p)
 	if s != ok {
 		p.Status = uint32(s)
@@ -106,7 +106,7 @@ func (d *Driver) admit(call *controlCall, p *nvgpu.NVOS54_PARAMETERS) (nvabi.RMC
 		abi = nvabi.RMControl{Cmd: p.Cmd, Opaque: true, FD: nvabi.None}
 	}
 	switch {
-	case abi.Privilege == nvabi.KernelOnly, abi.Privilege != nvabi.Anyone && !call.privileged:
+	case abi.Privilege == nvabi.KernelOnly, abi.Privilege != nvabi.Anyone && !privileged(call.caller):
 		return abi, errInsufficientPermissions
 	case d.controls[p.Cmd] == nil:
 		d.reportUnknown("control", p.Cmd, "name", abi.Name, "size", p.ParamsSize)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/qgpu-project/qgpu/internal/privilege"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
 	"github.com/qgpu-project/qgpu/internal/simgpu"
 )
@@ -106,6 +107,20 @@ func (c *caller) Process() (int, error)                   { return c.n.Process()
 func (c *caller) ReadMemory(p []byte, addr uint64) error  { return c.n.ReadMemory(p, addr) }
 func (c *caller) WriteMemory(p []byte, addr uint64) error { return c.n.WriteMemory(p, addr) }
 func (c *caller) ReplaceFile(fd int32, f *os.File) error  { return c.n.Replace(int(f.Fd()), fd, true) }
+
+// Privileged implements simgpu.PrivilegedCaller: the driver asks for CAP_SYS_ADMIN
+// in the machine's own user namespace, for which the simulator's stands here.
+func (c *caller) Privileged() bool {
+	thread := c.n.Thread()
+	caps, err := privilege.Effective(thread)
+	return err == nil && caps.Has(unix.CAP_SYS_ADMIN) && sameUserNamespace(thread) && c.n.Valid()
+}
+
+func sameUserNamespace(thread int) bool {
+	own, err1 := os.Stat("/proc/self/ns/user")
+	its, err2 := os.Stat(fmt.Sprintf("/proc/%d/ns/user", thread))
+	return err1 == nil && err2 == nil && os.SameFile(own, its)
+}
 
 // FileOf identifies the caller's file through a duplicate of its descriptor.
 func (c *caller) FileOf(fd int32) (simgpu.FileID, error) {
