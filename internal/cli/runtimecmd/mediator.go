@@ -57,7 +57,8 @@ func inherited(fd int) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// serveTenant mediates until the tenant's last process has ended.
+// serveTenant mediates until the tenant's last process has ended and its memory is
+// free. Until then its lock is held, and so its place taken.
 func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bool) error {
 	t, err := tenant.ReadRecord(dir)
 	if err != nil {
@@ -92,7 +93,10 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bo
 		return err
 	}
 	defer listener.Close()
-	return listener.Serve(ctx, handler{m})
+	if err := listener.Serve(ctx, handler{m}); err != nil {
+		return err
+	}
+	return drain(ctx, m, log)
 }
 
 // dropPrivileges starts this program again as user uid, with CAP_SYS_PTRACE
