@@ -17,9 +17,10 @@ import (
 // programs run on the card or as a tenant, in place of the measurement: this
 // binary starts itself with -program.
 var programs = map[string]func(io.Writer) error{
-	"ioctl":         measureIoctls,
-	"kernel-ioctl":  measureKernelIoctl,
-	"host-programs": measurePrograms,
+	"ioctl":             measureIoctls,
+	"kernel-ioctl":      measureKernelIoctl,
+	"programs":          measurePrograms,
+	"filtered-programs": measureFilteredPrograms,
 }
 
 func main() {

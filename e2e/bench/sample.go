@@ -35,10 +35,29 @@ type pair struct{ without, with sample }
 
 // ratio is the median of the rounds' ratios: what disturbs the machine for long
 // disturbs both sides of a round.
-func (p pair) ratio() sample {
+func (p pair) ratio() float64 {
 	var r sample
 	for i := range min(len(p.without), len(p.with)) {
 		r = append(r, p.with[i]/p.without[i])
 	}
-	return r
+	return r.median()
+}
+
+// atBest is the ratio of the lowest values, which were disturbed least.
+func (p pair) atBest() float64 { return slices.Min(p.with) / slices.Min(p.without) }
+
+// ratios prints both.
+func (p pair) ratios() string { return digits(p.ratio()) + "; " + digits(p.atBest()) }
+
+// aim says what the ratio should be and whether it is, by either of the two.
+func (p pair) aim(most float64) string {
+	switch met := p.ratio() <= most; {
+	case met && p.atBest() <= most:
+		return fmt.Sprintf("≤ %.2f: met", most)
+	case met:
+		return fmt.Sprintf("≤ %.2f: met by the median, not at best", most)
+	case p.atBest() <= most:
+		return fmt.Sprintf("≤ %.2f: met at best, not by the median", most)
+	}
+	return fmt.Sprintf("≤ %.2f: **not met**", most)
 }

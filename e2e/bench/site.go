@@ -158,18 +158,23 @@ func (s *site) cuda(withFirst bool, r *results) error {
 	return nil
 }
 
+// hostPrograms measures them without a filter, with a container's, and in a tenant.
 func (s *site) hostPrograms(withFirst bool, r *results) error {
-	without, with, err := both[[]programTime](s, withFirst,
-		exec.Command(s.self, "-program", "host-programs"), s.tenant(s.self, "-program", "host-programs"))
+	filtered, err := ask[[]float64](s, exec.Command(s.self, "-program", "filtered-programs"))
 	if err != nil {
 		return err
 	}
-	if r.wall == nil {
-		r.wall, r.processor = make([]pair, len(hostPrograms)), make([]pair, len(hostPrograms))
+	without, with, err := both[[]float64](s, withFirst,
+		exec.Command(s.self, "-program", "programs"), s.tenant(s.self, "-program", "programs"))
+	if err != nil {
+		return err
+	}
+	if r.unfiltered == nil {
+		r.unfiltered, r.container = make([]pair, len(hostPrograms)), make([]pair, len(hostPrograms))
 	}
 	for i := range hostPrograms {
-		r.wall[i].add(without[i].Wall, with[i].Wall)
-		r.processor[i].add(without[i].Processor, with[i].Processor)
+		r.unfiltered[i].add(without[i], with[i])
+		r.container[i].add(filtered[i], with[i])
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package loadcmd
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func loopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			k, err := loadKernel(e)
+			k, err := loadKernel(e, largeKernel)
 			if err != nil {
 				return err
 			}
@@ -48,10 +49,13 @@ func loopCommand() *cobra.Command {
 	return c
 }
 
-// keepBusy launches kernels, so many ahead that the card never waits for the next,
-// until more says to stop.
+// queued is how much work is launched ahead, on the card's clock: longer than any
+// time slice, so that the card never waits for the program within one.
+const queued = 40 * time.Millisecond
+
+// keepBusy launches kernels until more says to stop.
 func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) error {
-	const batch, ahead = 16, 4
+	const ahead = 4
 	var ends [ahead]cuda.Event
 	for i := range ends {
 		var err error
@@ -59,6 +63,11 @@ func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) er
 			return err
 		}
 	}
+	each, err := k.timeOne(e)
+	if err != nil {
+		return err
+	}
+	batch := max(1, int(queued/ahead/max(each, time.Microsecond)))
 	for n := 0; ; n++ {
 		end := ends[n%ahead]
 		if n >= ahead {
@@ -78,4 +87,30 @@ func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) er
 			return err
 		}
 	}
+}
+
+// timeOne is about how long a launch takes on the card, others' work included.
+func (k *kernel) timeOne(e isolation.Env) (time.Duration, error) {
+	const launches = 16
+	from, err := e.Lib.CreateEvent(false)
+	if err != nil {
+		return 0, err
+	}
+	to, err := e.Lib.CreateEvent(false)
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(k.launch(e), e.Lib.RecordEvent(from, e.Stream)); err != nil {
+		return 0, err
+	}
+	for range launches {
+		if err := k.launch(e); err != nil {
+			return 0, err
+		}
+	}
+	if err := errors.Join(e.Lib.RecordEvent(to, e.Stream), e.Lib.SynchronizeStream(e.Stream)); err != nil {
+		return 0, err
+	}
+	elapsed, err := e.Lib.Elapsed(from, to)
+	return elapsed / launches, err
 }

@@ -45,12 +45,19 @@ type kernel struct {
 	n      uint32
 }
 
-func loadKernel(e isolation.Env) (*kernel, error) {
+// smallKernel and largeKernel are numbers of threads: a kernel that takes little more
+// than its launch, and one that keeps a card busy for far longer than that.
+const (
+	smallKernel = 1 << 16
+	largeKernel = 1 << 22
+)
+
+func loadKernel(e isolation.Env, threads uint32) (*kernel, error) {
 	m, err := e.Lib.LoadModule(kernelPTX)
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{n: 1 << 16}
+	k := &kernel{n: threads}
 	if k.fn, err = e.Lib.Function(m, "index"); err != nil {
 		return nil, err
 	}
@@ -114,7 +121,7 @@ func launchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			k, err := loadKernel(e)
+			k, err := loadKernel(e, smallKernel)
 			if err != nil {
 				return err
 			}
