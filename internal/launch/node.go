@@ -189,7 +189,7 @@ func (n *Node) view(slices []placement.Slice, stateDir string) devfs.View {
 		if mine {
 			own[fmt.Sprintf("/dev/nvidia%d", c.Minor)] = true
 		} else {
-			foreign = append(foreign, "/proc/driver/nvidia/gpus/"+c.Address)
+			foreign = append(foreign, "/proc/driver/nvidia/gpus/"+c.Address, "/sys/bus/pci/devices/"+c.Address)
 		}
 	}
 	if n.sim != nil {
@@ -220,6 +220,6 @@ files:
 				continue files
 			}
 		}
-		v.Files[path] = content
+		v.Files[path] = string(content)
 	}
 }

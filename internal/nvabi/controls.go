@@ -92,6 +92,7 @@ var closedControls = []controlRow{
 	{cmd: 0x20808513, name: "closed 0x20808513 (temperature)"},
 	{cmd: 0x2080852e, name: "closed 0x2080852e (fan)"},
 	{cmd: 0x2080852f, name: "closed 0x2080852f (fan)"},
+	{cmd: 0x20808545, name: "closed 0x20808545 (clocks)"},
 	{cmd: 0x20809001, name: "closed 0x20809001 (clock domains)"},
 	{cmd: 0x20809004, name: "closed 0x20809004 (clocks)"},
 	{cmd: 0x20809009, name: "closed 0x20809009 (clock domains)"},
@@ -100,8 +101,12 @@ var closedControls = []controlRow{
 	{cmd: 0x2080a068, name: "closed 0x2080a068 (performance states)"},
 	{cmd: 0x2080a084, name: "closed 0x2080a084 (clocks)"},
 	{cmd: 0x2080a097, name: "closed 0x2080a097 (utilisation)"},
-	{cmd: 0x2080a612, name: "closed 0x2080a612 (power)"},
-	{cmd: 0x2080a618, name: "closed 0x2080a618 (power)"},
+	{cmd: 0x2080a612, name: "closed 0x2080a612 (power sensors)"},
+	{cmd: 0x2080a613, name: "closed 0x2080a613 (power drawn)"},
+	{cmd: 0x2080a618, name: "closed 0x2080a618 (power limits)"},
+	{cmd: 0x2080a61a, name: "closed 0x2080a61a (power limit set)"},
+	{cmd: 0x2080a61d, name: "closed 0x2080a61d (power limit of the card)"},
+	{cmd: 0x2080a61f, name: "closed 0x2080a61f (power limit enforced)"},
 }
 
 const (

@@ -1,6 +1,7 @@
 package simgpu
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 )
@@ -78,6 +79,22 @@ func (c *card) addSysfs(files map[string]string) {
 	} {
 		files[dir+"/"+name] = value + "\n"
 	}
+	files[dir+"/config"] = string(m.configSpace())
+}
+
+// configSpace is the card's PCI configuration space, as far as its header goes (PCI
+// Local Bus Specification 3.0, §6.1), in the 256 bytes that the kernel shows.
+func (m *Model) configSpace() []byte {
+	space := make([]byte, 256)
+	put := binary.LittleEndian.PutUint16
+	put(space[0x00:], pciVendor)
+	put(space[0x02:], m.Device)
+	put(space[0x04:], 0x0006) // memory space and bus mastering are on
+	space[0x08] = m.Revision
+	put(space[0x0a:], 0x0302) // 3D controller
+	put(space[0x2c:], pciVendor)
+	put(space[0x2e:], m.Subsystem)
+	return space
 }
 
 func lines(l ...string) string { return strings.Join(l, "\n") + "\n" }

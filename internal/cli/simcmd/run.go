@@ -46,11 +46,11 @@ code is the program's. No privileges are needed.`,
 // runAlone runs args on a driver in this process, which stays its parent: where
 // the kernel lets only ancestors reach a process's memory, that is enough.
 func (o *options) runAlone(ctx context.Context, args []string) error {
-	service, driver, err := o.newService(o.logger(os.Stderr))
+	service, closing, err := o.newService(o.logger(os.Stderr))
 	if err != nil {
 		return err
 	}
-	defer driver.Close()
+	defer closing()
 	conn, child, err := socketPair()
 	if err != nil {
 		return err

@@ -100,11 +100,11 @@ func (o *options) serveCommand() *cobra.Command {
 func (o *options) serve(c *cobra.Command, ready io.WriteCloser) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	service, driver, err := o.newService(o.logger(os.Stderr))
+	service, closing, err := o.newService(o.logger(os.Stderr))
 	if err != nil {
 		return err
 	}
-	defer driver.Close()
+	defer closing()
 	listener, err := host.Listen(o.dir)
 	if err != nil {
 		return err

@@ -77,8 +77,8 @@ func (o *options) cardConfigs() ([]simgpu.CardConfig, []string, error) {
 	return configs, models, nil
 }
 
-// newService makes the driver and its host.
-func (o *options) newService(log *slog.Logger) (*host.Service, *simgpu.Driver, error) {
+// newService makes a driver and its host. closing ends them.
+func (o *options) newService(log *slog.Logger) (s *host.Service, closing func(), err error) {
 	configs, models, err := o.cardConfigs()
 	if err != nil {
 		return nil, nil, err
@@ -87,11 +87,25 @@ func (o *options) newService(log *slog.Logger) (*host.Service, *simgpu.Driver, e
 	if err != nil {
 		return nil, nil, err
 	}
-	driver, err := simgpu.New(simgpu.Config{Version: u.Version, Cards: configs, Log: log})
+	tree, err := os.MkdirTemp("", "qgpu-sim-")
 	if err != nil {
 		return nil, nil, err
 	}
-	return &host.Service{Host: host.New(driver, len(configs), log), Version: u.Version.String(), Models: models}, driver, nil
+	driver, err := simgpu.New(simgpu.Config{Version: u.Version, Cards: configs, Log: log})
+	if err != nil {
+		os.RemoveAll(tree)
+		return nil, nil, err
+	}
+	closing = func() {
+		driver.Close()
+		os.RemoveAll(tree)
+	}
+	h, err := host.New(driver, len(configs), tree, log)
+	if err != nil {
+		closing()
+		return nil, nil, err
+	}
+	return &host.Service{Host: h, Version: u.Version.String(), Models: models}, closing, nil
 }
 
 func (o *options) logger(f *os.File) *slog.Logger {

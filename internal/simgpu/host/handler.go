@@ -64,14 +64,14 @@ func (h *handler) open(n *seccomp.Notification, path string, flags int) seccomp.
 	if strings.HasPrefix(path, "/dev/nvidia") {
 		return seccomp.Fail(unix.ENOENT)
 	}
-	if content, ok := h.paths.file(path); ok {
-		if flags&unix.O_ACCMODE != unix.O_RDONLY {
-			return seccomp.Fail(unix.EACCES)
-		}
-		f, err := contentFile(path, content)
-		if err != nil {
-			return seccomp.Fail(err)
-		}
+	f, shown, err := h.paths.open(path)
+	switch {
+	case err != nil:
+		return seccomp.Fail(err)
+	case shown && flags&unix.O_ACCMODE != unix.O_RDONLY:
+		f.Close()
+		return seccomp.Fail(unix.EACCES)
+	case shown:
 		return inject(f, flags)
 	}
 	if h.paths.hidden(path) {
@@ -82,20 +82,6 @@ func (h *handler) open(n *seccomp.Notification, path string, flags int) seccomp.
 
 func inject(f *os.File, flags int) seccomp.Answer {
 	return seccomp.Answer{Inject: int(f.Fd()), Cloexec: flags&unix.O_CLOEXEC != 0, Release: f}
-}
-
-// contentFile is an open read-only file of the given content.
-func contentFile(path, content string) (*os.File, error) {
-	fd, err := unix.MemfdCreate(path, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("show %s: %w", path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	if _, err := f.WriteString(content); err != nil {
-		return nil, fmt.Errorf("show %s: %w", path, err)
-	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
 // caller is the process behind a notification, as the driver sees it.

@@ -22,14 +22,6 @@ import (
 	"github.com/qgpu-project/qgpu/internal/simgpu"
 )
 
-// Device numbers of the nodes: nvidia-frontend's registered major, and one from
-// the range that Linux assigns dynamically, as nvidia-uvm gets.
-const (
-	frontendMajor = 195
-	controlMinor  = 255
-	uvmMajor      = 510
-)
-
 // Host serves one simulated driver.
 type Host struct {
 	driver *simgpu.Driver
@@ -37,21 +29,22 @@ type Host struct {
 	log    *slog.Logger
 }
 
-// New makes a host of driver with cards card nodes.
-func New(driver *simgpu.Driver, cards int, log *slog.Logger) *Host {
+// New makes a host of driver with cards card nodes. It lays out the driver's files
+// under the folder tree, which must exist and is the caller's to remove.
+func New(driver *simgpu.Driver, cards int, tree string, log *slog.Logger) (*Host, error) {
 	nodes := []devfs.Node{
-		{Path: "/dev/nvidiactl", Major: frontendMajor, Minor: controlMinor},
-		{Path: "/dev/nvidia-uvm", Major: uvmMajor, Minor: 0},
-		{Path: "/dev/nvidia-uvm-tools", Major: uvmMajor, Minor: 1},
+		{Path: "/dev/nvidiactl", Major: simgpu.MajorFrontend, Minor: simgpu.MinorControl},
+		{Path: "/dev/nvidia-uvm", Major: simgpu.MajorUVM, Minor: 0},
+		{Path: "/dev/nvidia-uvm-tools", Major: simgpu.MajorUVM, Minor: 1},
 	}
 	for i := range cards {
-		nodes = append(nodes, devfs.Node{Path: fmt.Sprintf("/dev/nvidia%d", i), Major: frontendMajor, Minor: uint32(i)})
+		nodes = append(nodes, devfs.Node{Path: fmt.Sprintf("/dev/nvidia%d", i), Major: simgpu.MajorFrontend, Minor: uint32(i)})
 	}
-	h := &Host{driver: driver, log: log, paths: paths{nodes: map[string]devfs.Node{}, files: systemFiles(driver)}}
-	for _, n := range nodes {
-		h.paths.nodes[n.Path] = n
+	paths, err := newPaths(nodes, systemFiles(driver), tree)
+	if err != nil {
+		return nil, err
 	}
-	return h
+	return &Host{driver: driver, log: log, paths: paths}, nil
 }
 
 // systemFiles are the driver's files as this machine would show them:

@@ -2,6 +2,9 @@ package host
 
 import (
 	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,28 +14,47 @@ import (
 )
 
 // paths are the device nodes and files that the driver shows by name to
-// processes that have no device view of their own.
+// processes that have no device view of their own. Only names that are listed here
+// are ever opened for a process, whose rights are not the host's.
 type paths struct {
 	nodes map[string]devfs.Node
-	files map[string]string
+	files map[string]string // content
+	dirs  map[string]bool   // above files, in the driver's places
+	tree  string            // folder that holds the files and dirs for real
+}
+
+// newPaths shows nodes and files, and lays the files out under the folder tree.
+func newPaths(nodes []devfs.Node, files map[string]string, tree string) (paths, error) {
+	p := paths{nodes: map[string]devfs.Node{}, files: files, dirs: map[string]bool{}, tree: tree}
+	for _, n := range nodes {
+		p.nodes[n.Path] = n
+	}
+	for path, content := range files {
+		for dir := filepath.Dir(path); p.hidden(dir); dir = filepath.Dir(dir) {
+			p.dirs[dir] = true
+		}
+		real := filepath.Join(tree, path)
+		if err := os.MkdirAll(filepath.Dir(real), 0o755); err != nil {
+			return p, fmt.Errorf("lay out the driver's files: %w", err)
+		}
+		if err := os.WriteFile(real, []byte(content), 0o644); err != nil {
+			return p, fmt.Errorf("lay out the driver's files: %w", err)
+		}
+	}
+	return p, nil
 }
 
 // shownPrefixes are the places where only the driver's files exist.
-var shownPrefixes = []string{"/dev/nvidia", "/proc/driver/nvidia", "/sys/module/nvidia"}
+var shownPrefixes = []string{"/dev/nvidia", "/proc/driver/nvidia", "/sys/module/nvidia", "/sys/bus/pci/devices"}
 
-func (p paths) file(path string) (string, bool) {
-	content, ok := p.files[path]
-	return content, ok
-}
-
-// dir reports whether path is a folder above a shown file.
-func (p paths) dir(path string) bool {
-	for name := range p.files {
-		if strings.HasPrefix(name, strings.TrimSuffix(path, "/")+"/") && strings.HasPrefix(path, "/proc/driver/nvidia") {
-			return true
-		}
+// open opens a shown file or folder for reading.
+func (p paths) open(path string) (f *os.File, shown bool, err error) {
+	path = strings.TrimRight(path, "/")
+	if _, ok := p.files[path]; !ok && !p.dirs[path] {
+		return nil, false, nil
 	}
-	return false
+	f, err = os.Open(filepath.Join(p.tree, path))
+	return f, true, err
 }
 
 // hidden reports whether path is in the driver's places but shown by nobody.
@@ -104,10 +126,10 @@ func (h *handler) show(path string) (shown, bool) {
 	if node, ok := h.paths.nodes[path]; ok {
 		return shown{mode: unix.S_IFCHR | 0o666, major: node.Major, minor: node.Minor}, true
 	}
-	if content, ok := h.paths.file(path); ok {
+	if content, ok := h.paths.files[path]; ok {
 		return shown{mode: unix.S_IFREG | 0o444, size: len(content)}, true
 	}
-	if h.paths.dir(path) {
+	if h.paths.dirs[strings.TrimRight(path, "/")] {
 		return shown{mode: unix.S_IFDIR | 0o555}, true
 	}
 	return shown{}, false

@@ -42,7 +42,7 @@ type Info struct {
 	Version string            `json:"version"`
 	Models  []string          `json:"models"`
 	Nodes   []devfs.Node      `json:"nodes"`
-	Files   map[string]string `json:"files"`
+	Files   map[string][]byte `json:"files"` // not all of them are text
 }
 
 // Service is a host that other processes attach to.
@@ -107,8 +107,12 @@ func (s *Service) serveClient(ctx context.Context, conn *net.UnixConn, stop func
 	switch req.Op {
 	case opInfo:
 		view := s.Host.View()
+		files := make(map[string][]byte, len(view.Files))
+		for path, content := range view.Files {
+			files[path] = []byte(content)
+		}
 		return json.NewEncoder(conn).Encode(reply{Info: &Info{
-			PID: os.Getpid(), Version: s.Version, Models: s.Models, Nodes: view.Nodes, Files: view.Files,
+			PID: os.Getpid(), Version: s.Version, Models: s.Models, Nodes: view.Nodes, Files: files,
 		}})
 	case opStop:
 		defer stop()
