@@ -113,6 +113,9 @@ func (m *Mediator) reconcile(thread int) {
 	m.reconcileManaged(thread)
 	m.reconciling.Lock()
 	defer m.reconciling.Unlock()
+	for try := 0; try < reconcileTries && !m.reconcileClosed(); try++ {
+		time.Sleep(m.patience << try)
+	}
 	for try := range reconcileTries {
 		s := m.ledger.snapshot()
 		if s.orphans == 0 {
