@@ -100,6 +100,8 @@ type timing struct {
 	Context float64 `json:"context_ns"`
 	Each    float64 `json:"each_ns"`
 	Median  float64 `json:"median_ns"` // of cycles
+	// Processor is the processor time of a launch.
+	Processor float64 `json:"processor_ns"`
 }
 
 // round measures everything once, the sides of each pair one right after the other,
@@ -148,6 +150,7 @@ func (s *site) cuda(withFirst bool, r *results) error {
 	r.init.add(direct.Init, mediated.Init)
 	r.context.add(direct.Context, mediated.Context)
 	r.launch.add(direct.Each, mediated.Each)
+	r.launchTime.add(direct.Processor, mediated.Processor)
 
 	program = []string{s.cudaload(), "cycles", "--count", "1000"}
 	direct, mediated, err = both[timing](s, withFirst, s.direct(program...), s.tenant(program...))

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/cuda"
 	"github.com/qgpu-project/qgpu/internal/isolation"
@@ -80,6 +81,8 @@ type timing struct {
 	Each     float64 `json:"each_ns"`
 	Median   float64 `json:"median_ns,omitempty"` // of one operation, by batches of 10
 	CardTime int64   `json:"card_ns,omitempty"`   // between events on the card's clock
+	// Processor is the program's own processor time for one launch, without waiting.
+	Processor float64 `json:"processor_ns,omitempty"`
 }
 
 func openTimed() (e isolation.Env, t timing, err error) {
@@ -107,6 +110,15 @@ func (t *timing) measure(n int, f func() error) error {
 	return nil
 }
 
+// threadTime is the processor time that this thread has used, in ns.
+func threadTime() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0
+	}
+	return t.Nano()
+}
+
 func launchCommand() *cobra.Command {
 	var n int
 	c := &cobra.Command{
@@ -132,11 +144,13 @@ func launchCommand() *cobra.Command {
 				return err
 			}
 			err = t.measure(n, func() error {
+				before := threadTime()
 				for range n {
 					if err := k.launch(e); err != nil {
 						return err
 					}
 				}
+				t.Processor = float64(threadTime()-before) / float64(n)
 				return errors.Join(e.Lib.RecordEvent(to, e.Stream), e.Lib.SynchronizeStream(e.Stream))
 			})
 			if err != nil {
