@@ -94,23 +94,23 @@ type location struct {
 	id   int32
 }
 
-// poolProperties is CUmemPoolProps (88 bytes).
+// poolProperties is CUmemPoolProps (88 bytes). Blank fields here and below stay 0.
 type poolProperties struct {
-	allocation  int32 // 1: pinned
-	handleTypes int32
-	location    location
-	security    uintptr
-	maxSize     uint64
-	reserved    [56]byte
+	allocation int32 // 1: pinned
+	_          int32 // handle types
+	location   location
+	_          uintptr // security attributes
+	_          uint64  // most bytes
+	_          [56]byte
 }
 
 // allocationProperties is CUmemAllocationProp (32 bytes).
 type allocationProperties struct {
-	allocation  int32
-	handleTypes int32
-	location    location
-	metadata    uintptr
-	flags       [8]byte
+	allocation int32 // 1: pinned
+	_          int32 // handle types
+	location   location
+	_          uintptr // metadata
+	_          [8]byte // flags
 }
 
 // accessDescriptor is CUmemAccessDesc: flags 3 is read and write.
@@ -121,18 +121,19 @@ type accessDescriptor struct {
 
 // arrayDescriptor is CUDA_ARRAY3D_DESCRIPTOR.
 type arrayDescriptor struct {
-	width, height, depth uint64
-	format               int32 // 0x20: 32-bit float
-	channels             uint32
-	flags                uint32
-	_                    uint32
+	width, height uint64
+	_             uint64 // depth
+	format        int32  // 0x20: 32-bit float
+	channels      uint32
+	_             uint32 // flags
+	_             uint32
 }
 
 // memAllocNode is CUDA_MEM_ALLOC_NODE_PARAMS.
 type memAllocNode struct {
 	pool    poolProperties
-	access  uintptr
-	accessN uint64
+	_       uintptr // access descriptors
+	_       uint64  // their number
 	size    uint64
 	pointer Pointer
 }

@@ -33,8 +33,8 @@ const (
 
 func phaseOf(state uint64) uint64 { return state & phaseMask }
 
-// lead makes a demoted worker's state that of the leader.
-func (w *worker) lead() { w.state.Store(w.state.Load()&^phaseMask | waiting) }
+// lead makes a demoted worker's state that of the leader, which waits.
+func (w *worker) lead() { w.state.Store(w.state.Load()&^phaseMask + waiting) }
 
 func (w *worker) run() {
 	// One thread throughout: it is the caller's partner for the scheduler.
