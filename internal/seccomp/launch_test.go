@@ -28,7 +28,8 @@ func TestX32IsRefused(t *testing.T) {
 }
 
 // TestI386IsRefused runs a program of a few instructions that issues an ioctl
-// through the 32-bit entry and exits with its errno.
+// through the 32-bit entry and exits with its errno. Where the kernel has no such
+// entry, the instruction itself ends the program, filtered or not.
 func TestI386IsRefused(t *testing.T) {
 	code := []byte{
 		0xb8, 54, 0, 0, 0, // mov eax, 54 (ioctl on i386)
@@ -46,16 +47,18 @@ func TestI386IsRefused(t *testing.T) {
 	if err := os.WriteFile(path, elf(code), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	want := int(foreignErrno)
 	if err := exec.Command(path).Run(); exitCode(err) == -1 {
-		t.Skipf("this kernel lets no program make 32-bit calls: %v", err)
+		t.Logf("this kernel lets no program make 32-bit calls: %v", err)
+		want = -1
 	}
 	p := start(t, launchConfig{options: "exec=" + path}, "none")
 	p.serve(handlerFunc(func(*Notification) Answer {
 		t.Error("the 32-bit call was notified")
 		return Result(0)
 	}))
-	if got := p.cmd.ProcessState.ExitCode(); got != int(foreignErrno) {
-		t.Errorf("32-bit call: errno %d, want %d", got, foreignErrno)
+	if got := p.cmd.ProcessState.ExitCode(); got != want {
+		t.Errorf("32-bit call: errno %d, want %d", got, want)
 	}
 }
 
