@@ -7,11 +7,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 )
 
 // programs run on the card or as a tenant, in place of the measurement: this
@@ -61,7 +64,12 @@ func measure(bin, out string, rounds int) error {
 	if err := s.hostPrograms(false, &unused); err != nil { // fills the page cache
 		return err
 	}
+	interrupted := make(chan os.Signal, 1) // ends the run in good order
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	for i := range rounds {
+		if len(interrupted) > 0 {
+			return errors.New("interrupted")
+		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
 		if err := s.round(i, &r); err != nil {
 			return err

@@ -119,7 +119,7 @@ func abridge(s string) string {
 	const most = 400
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > most {
-		s = s[:most/2] + " … " + s[len(s)-most/2:]
+		s = strings.ToValidUTF8(s[:most/2]+" … "+s[len(s)-most/2:], "")
 	}
 	return s
 }

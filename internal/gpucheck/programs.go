@@ -33,6 +33,7 @@ func (c *check) driver(ctx context.Context) bool {
 	if !c.answer(question, fmt.Sprintf("%d cards", len(inventory.Cards)), raw, err) {
 		return false
 	}
+	c.site.card = inventory.Cards[0].UUID
 	v, err := nvabi.ParseVersion(inventory.Version)
 	answer := ""
 	if err == nil {
@@ -58,6 +59,7 @@ func (c *check) programs(ctx context.Context) {
 func (c *check) nvidiaSMI(ctx context.Context) {
 	const question = "nvidia-smi in a tenant shows the quota as the card's memory"
 	query := []string{"nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"}
+	// All cards are asked for: the tenant must see one.
 	if _, err := c.site.run(ctx, c.site.bare(ctx, query...)); err != nil {
 		c.skip(question, "it does not run without a mediator: "+abridge(err.Error()))
 		return

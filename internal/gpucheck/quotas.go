@@ -92,7 +92,7 @@ func (c *check) neighbours(ctx context.Context) {
 func (c *check) given(ctx context.Context, full []*background) {
 	const question = "after kill -9 the card's memory is free again"
 	used := func() (int, error) {
-		out, err := c.site.run(ctx, c.site.bare(ctx, "nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"))
+		out, err := c.site.run(ctx, c.site.bare(ctx, "nvidia-smi", "--id="+c.site.card, "--query-gpu=memory.used", "--format=csv,noheader,nounits"))
 		if err != nil {
 			return 0, err
 		}

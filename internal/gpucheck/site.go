@@ -27,6 +27,7 @@ type site struct {
 	self      string
 	dir       string
 	simulated bool
+	card      string // UUID of the card that is checked, once known
 }
 
 func openSite(ctx context.Context, bin string, simulated bool) (*site, error) {
@@ -81,21 +82,23 @@ func (s *site) command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// bare is a program on the driver, without a mediator.
+// bare is a program on the card without a mediator.
 func (s *site) bare(ctx context.Context, program ...string) *exec.Cmd {
+	cmd := s.command(ctx, program[0], program[1:]...)
 	if s.simulated {
-		return s.command(ctx, "qgpu-sim", append([]string{"attach", "--"}, program...)...)
+		cmd = s.command(ctx, "qgpu-sim", append([]string{"attach", "--"}, program...)...)
 	}
-	return s.command(ctx, program[0], program[1:]...)
+	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+s.card)
+	return cmd
 }
 
-// tenant is a program on a share of a card.
+// tenant is a program on a share of the card.
 func (s *site) tenant(ctx context.Context, memory string, program ...string) *exec.Cmd {
 	driver := "kernel"
 	if s.simulated {
 		driver = "simulated"
 	}
-	return s.command(ctx, "qgpu", append([]string{"run", "--driver", driver, "--card", "0", "--memory", memory, "--"}, program...)...)
+	return s.command(ctx, "qgpu", append([]string{"run", "--driver", driver, "--card", s.card, "--memory", memory, "--"}, program...)...)
 }
 
 // client is a program of ours that speaks to the driver itself.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +40,10 @@ card should be idle. The exit code is 1 if a line failed.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeoutCause(c.Context(), limit, fmt.Errorf("the check has taken %v", limit))
+			// An interrupted check still stops what it started.
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the check has taken %v", limit))
 			defer cancel()
 			report, err := gpucheck.Run(ctx, gpucheck.Config{
 				Bin: filepath.Dir(self), Simulated: driver == launch.DriverSimulated, Progress: c.ErrOrStderr(),
