@@ -23,8 +23,8 @@ var kindRules = map[nvabi.Kind]struct {
 	nvabi.KindSystemMemory:  {(*call).allocHostMemory, "memory of the host"},
 	nvabi.KindVirtualMemory: {(*call).allocObject, "addresses only"},
 	nvabi.KindAddressSpace:  {(*call).allocObject, "addresses only"},
-	nvabi.KindGroup:         {(*call).allocObject, "runs in the tenant's time slice"},
-	nvabi.KindChannel:       {(*call).allocObject, "of a group of the tenant's"},
+	nvabi.KindGroup:         {(*call).allocGroup, "runs in the tenant's time slice"},
+	nvabi.KindChannel:       {(*call).allocChannel, "of a group of the tenant's"},
 	nvabi.KindContextShare:  {(*call).allocObject, "of a group of the tenant's"},
 	nvabi.KindEngine:        {(*call).allocObject, "on a channel of the tenant's"},
 	nvabi.KindUsermode:      {(*call).allocObject, "the doorbell, without which nothing runs"},
@@ -121,6 +121,7 @@ func (c *call) allocRoot(class nvabi.RMClass, _ message) seccomp.Answer {
 	errno := c.execute()
 	if c.ok(errno) {
 		c.m.ledger.addClient(c.arg.u32(allocHandle), pid)
+		c.m.ledger.setFile(c.arg.u32(allocHandle), int32(c.n.Arg(0)))
 		c.m.recorded(pid)
 	}
 	return c.finish(errno)

@@ -45,6 +45,11 @@ type ledger struct {
 	spaces  map[int]*space // by process
 	objects int            // of all clients
 
+	// groups and channels are those on compute engines. regrouped, if not nil, is called
+	// with the lock held when one of groups is gone.
+	groups, channels map[*object]*client
+	regrouped        func()
+
 	// changes counts what altered charged; inFlight is the number of calls under way
 	// that may. Together they tell whether a comparison with the driver's count was
 	// disturbed.
@@ -57,6 +62,7 @@ func newLedger(quotas []uint64) *ledger {
 		cards:   make([]account, len(quotas)),
 		clients: make(map[uint32]*client),
 		spaces:  make(map[int]*space),
+		groups:  make(map[*object]*client), channels: make(map[*object]*client),
 	}
 	for i, q := range quotas {
 		l.cards[i].quota = q

@@ -83,6 +83,10 @@ type Mediator struct {
 	clientMu sync.Mutex
 	client   *nvclient.Client
 
+	schedule  *schedule // nil: nobody paces the tenant
+	duplicate func(pid int, number int32) (int, error)
+	numbers   func(pid int) []int32
+
 	reconciling sync.Mutex
 	patience    time.Duration // reconcileWait, but in tests
 	executed    atomic.Uint64
@@ -114,6 +118,8 @@ func New(cfg Config) (*Mediator, error) {
 		frontend:  frontendRules(),
 		controls:  controlRules(),
 		uvm:       uvmRules(),
+		duplicate: duplicateOf,
+		numbers:   numbersOf,
 	}
 	if m.driver == nil {
 		m.driver = Kernel{}

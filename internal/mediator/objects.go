@@ -12,7 +12,8 @@ const noCard = -1
 // client is an RM client of the tenant.
 type client struct {
 	handle   uint32
-	owner    int // the process that made it, in the mediator's pid namespace
+	owner    int   // the process that made it, in the mediator's pid namespace
+	file     int32 // the number that the client's control file had there
 	orphaned bool
 	objects  map[uint32]*object
 }
@@ -25,6 +26,9 @@ type object struct {
 	kind       nvabi.Kind
 	card       int
 	allocation *allocation
+	duplicate  bool
+	slice      uint64 // µs, of a channel group: what was set last
+	disabled   bool   // of a channel: what was set last
 
 	parent, child  *object // child: the youngest
 	older, younger *object // siblings
@@ -36,6 +40,8 @@ type newObject struct {
 	class                  uint32
 	kind                   nvabi.Kind
 	card                   int
+	compute                bool // a channel group, or a channel of one, on the compute engine
+	duplicate              bool
 }
 
 // hasClient reports whether an RM client belongs to the tenant.
@@ -78,7 +84,7 @@ func (l *ledger) addObject(c *client, n newObject, m *allocation) {
 	if old, ok := c.objects[n.handle]; ok {
 		l.freeTree(c, old)
 	}
-	o := &object{handle: n.handle, class: n.class, kind: n.kind, card: n.card, allocation: m}
+	o := &object{handle: n.handle, class: n.class, kind: n.kind, card: n.card, allocation: m, duplicate: n.duplicate}
 	if p, ok := c.objects[n.parent]; ok {
 		o.parent, o.older = p, p.child
 		if p.child != nil {
@@ -88,6 +94,9 @@ func (l *ledger) addObject(c *client, n newObject, m *allocation) {
 	}
 	c.objects[n.handle] = o
 	l.objects++
+	if n.compute {
+		l.enlist(c, o)
+	}
 }
 
 // duplicate records that an object of dst refers to the same thing as an object of
@@ -99,7 +108,7 @@ func (l *ledger) duplicate(dst, parent, handle, src, source uint32) {
 	if !ok {
 		return
 	}
-	n := newObject{client: dst, parent: parent, handle: handle, card: noCard}
+	n := newObject{client: dst, parent: parent, handle: handle, card: noCard, duplicate: true}
 	var m *allocation
 	if from, ok := l.clients[src]; ok {
 		if o, ok := from.objects[source]; ok {
@@ -166,6 +175,7 @@ func (l *ledger) removeObject(c *client, o *object) {
 		delete(c.objects, o.handle)
 		l.objects--
 	}
+	l.delist(o)
 	l.unrefer(o.allocation)
 	o.allocation = nil
 }
@@ -173,6 +183,7 @@ func (l *ledger) removeObject(c *client, o *object) {
 func (l *ledger) dropClient(c *client) {
 	delete(l.clients, c.handle)
 	for _, o := range c.objects {
+		l.delist(o)
 		l.unrefer(o.allocation)
 	}
 	l.objects -= len(c.objects)

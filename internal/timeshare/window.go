@@ -1,0 +1,66 @@
+package timeshare
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// Period is how long a round of windows takes on the card's clock. Over any 100 ms a
+// tenant has two whole windows.
+const Period = 50 * time.Millisecond
+
+// A Window is the part of every [Period] of the card's clock in which a tenant with a cap
+// may use the card. It holds a cap where use cannot be measured in time for a [Gate]: a
+// tenant has no more engine time than its window is long. Those whose windows do not
+// overlap have all of theirs.
+type Window struct {
+	Offset, Length time.Duration // within the period; it may go on over the period's end
+}
+
+// always is the window of a tenant without a cap.
+var always = Window{Length: Period}
+
+// Limited tells whether there is a time at which the window is shut.
+func (w Window) Limited() bool { return w.Length < Period }
+
+// At tells whether the window is open at time now of the card's clock, in ns, and when
+// that changes.
+func (w Window) At(now uint64) (open bool, next uint64) {
+	if !w.Limited() {
+		return true, Never
+	}
+	period, length := uint64(Period), uint64(w.Length)
+	into := (now + period - uint64(w.Offset)%period) % period // since it opened last
+	if into < length {
+		return true, now + length - into
+	}
+	return false, now + period - into
+}
+
+// Windows are those of the plan's tenants, in the order of its settings. Under
+// fixed-share the ordinary tenants' windows follow one another, and the offline tenants'
+// begin where these end. Caps for other reasons than core are a [Gate]'s alone.
+func (p *Plan) Windows() []Window {
+	windows := make([]Window, len(p.Settings))
+	var capped []int
+	for i, s := range p.Settings {
+		windows[i] = always
+		if s.Cap < 1 && (s.Rank == Last || s.Rank == Middle && p.Policy == share.FixedShare) {
+			capped = append(capped, i)
+		}
+	}
+	slices.SortFunc(capped, func(a, b int) int {
+		x, y := p.Settings[a], p.Settings[b]
+		return cmp.Or(cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.ID, y.ID))
+	})
+	at := time.Duration(0)
+	for _, i := range capped {
+		length := time.Duration(p.Settings[i].Cap * float64(Period))
+		windows[i] = Window{Offset: at % Period, Length: length}
+		at += length
+	}
+	return windows
+}
