@@ -160,7 +160,9 @@ func TestMediatorKilled(t *testing.T) {
 	if err := unix.Kill(m.of(orphan).State.Mediator, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	m.eventually("the tenant is no longer listed", func() bool { return len(m.tenants()) == 1 })
+	m.eventually("the tenant's state is unknown", func() bool {
+		return strings.Count(m.mustRun("qgpu", "ps"), "unknown") == 1
+	})
 	r := m.ask(orphan)
 	if r.Through != 0 || r.Worked != 0 {
 		t.Errorf("with its mediator dead, a tenant could do %d things: %q", r.Worked, r.Notes)
@@ -170,6 +172,7 @@ func TestMediatorKilled(t *testing.T) {
 	}
 	m.ask(other).check(t, 1)
 	orphan.end()
+	m.eventually("the tenant is no longer listed", func() bool { return len(m.tenants()) == 1 })
 	m.eventually("its memory is free", func() bool { return free-m.free() < held })
 	m.ask(other).check(t, 1)
 	other.end()

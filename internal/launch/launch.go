@@ -106,11 +106,16 @@ func admit(ctx context.Context, node *Node, req Request) (*tenant.Admission, err
 	if err != nil {
 		return nil, err
 	}
+	started, err := tenant.StartTime(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	return registry.Admit(ctx, tenant.Tenant{
 		ID:      strings.ReplaceAll(uuid.NewString(), "-", "")[:12],
 		Share:   req.Share,
 		Program: req.Program,
 		PID:     os.Getpid(),
+		Started: started,
 		Driver:  node.DriverName(),
 		Since:   time.Now().UTC(),
 	}, cards)
@@ -135,7 +140,7 @@ func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(filepath.Join(a.Dir, "mediator.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(a.Dir, tenant.LogFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		ours.Close()
 		theirs.Close()
@@ -160,7 +165,7 @@ func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
 	if line != "" {
 		return nil, fmt.Errorf("the mediator cannot start: %s", line)
 	}
-	text, _ := os.ReadFile(filepath.Join(a.Dir, "mediator.log"))
+	text, _ := os.ReadFile(filepath.Join(a.Dir, tenant.LogFile))
 	return nil, fmt.Errorf("the mediator ended before it was ready (%w): %s", err, strings.TrimSpace(string(text)))
 }
 

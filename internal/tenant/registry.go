@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +24,8 @@ const (
 	recordFile  = "tenant.json"
 	lockFile    = "lock"
 	controlFile = "control.sock"
+	// LogFile is the mediator's log in a tenant's folder.
+	LogFile = "mediator.log"
 )
 
 // Registry is the tenants of one machine.
@@ -98,22 +102,52 @@ func (r *Registry) Get(id string) (Tenant, error) {
 }
 
 func (r *Registry) read(id string) (Tenant, error) {
-	lock, err := os.Open(r.path(id, lockFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Tenant{}, errStale
-	}
+	held, err := r.held(id)
 	if err != nil {
-		return Tenant{}, fmt.Errorf("read tenant %s: %w", id, err)
-	}
-	defer lock.Close()
-	if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
-		return Tenant{}, errStale // nobody holds it
+		return Tenant{}, err
 	}
 	t, err := ReadRecord(r.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Tenant{}, errStale
 	}
-	return t, err
+	if err != nil {
+		return Tenant{}, err
+	}
+	if started, err := StartTime(t.PID); !held && (err != nil || started != t.Started) {
+		return Tenant{}, errStale
+	}
+	return t, nil
+}
+
+// held tells whether a mediator holds the lock of tenant id.
+func (r *Registry) held(id string) (bool, error) {
+	lock, err := os.Open(r.path(id, lockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read tenant %s: %w", id, err)
+	}
+	defer lock.Close()
+	return unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil, nil
+}
+
+// StartTime is when process pid began, in clock ticks since boot: with the id it names
+// a process for good, as ids are used again. It fails if there is no such process, or
+// if it has ended and only waits for its parent (proc(5), field 22 of stat).
+func StartTime(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in brackets, may hold anything.
+	_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), ") ")
+	fields := strings.Fields(rest)
+	const state, started = 0, 19
+	if len(fields) <= started || fields[state] == "Z" || fields[state] == "X" {
+		return 0, fmt.Errorf("process %d has ended", pid)
+	}
+	return strconv.ParseUint(fields[started], 10, 64)
 }
 
 // Admission is a tenant that has its place but does not run yet.
@@ -224,20 +258,66 @@ func (r *Registry) create(t Tenant) (a *Admission, err error) {
 	return a, nil
 }
 
-// sweep removes the folders of tenants that have ended.
+// sweep removes the folders of tenants that have ended. A mediator that ended as it
+// should has emptied its folder; of another the log is kept.
 func (r *Registry) sweep() error {
 	entries, err := os.ReadDir(r.path(""))
 	if err != nil {
 		return fmt.Errorf("list tenants: %w", err)
 	}
 	for _, e := range entries {
-		if _, err := r.read(e.Name()); errors.Is(err, errStale) {
-			if err := os.RemoveAll(r.path(e.Name())); err != nil {
-				return fmt.Errorf("sweep a tenant that has ended: %w", err)
-			}
+		if _, err := r.read(e.Name()); !errors.Is(err, errStale) {
+			continue
+		}
+		if err := r.keepLog(e.Name()); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(r.path(e.Name())); err != nil {
+			return fmt.Errorf("sweep a tenant that has ended: %w", err)
 		}
 	}
 	return nil
+}
+
+// keepLog moves the log of a mediator that failed to where Failures finds it.
+func (r *Registry) keepLog(id string) error {
+	const most = 16 // logs
+	log := r.path(id, LogFile)
+	if info, err := os.Lstat(log); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(r.failures(), 0o700); err != nil {
+		return fmt.Errorf("keep a failed mediator's log: %w", err)
+	}
+	if logs := r.Failures(); len(logs) >= most {
+		oldest := slices.MinFunc(logs, func(a, b string) int { return modified(a).Compare(modified(b)) })
+		if err := os.Remove(oldest); err != nil {
+			return fmt.Errorf("keep a failed mediator's log: %w", err)
+		}
+	}
+	if err := os.Rename(log, filepath.Join(r.failures(), id+".log")); err != nil {
+		return fmt.Errorf("keep a failed mediator's log: %w", err)
+	}
+	return nil
+}
+
+func modified(path string) time.Time {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+func (r *Registry) failures() string { return filepath.Join(r.dir, "failed") }
+
+// Failures are the logs of the last mediators that did not end as they should.
+func (r *Registry) Failures() []string {
+	logs, err := filepath.Glob(filepath.Join(r.failures(), "*.log"))
+	if err != nil { // the pattern is constant but for the state folder
+		return nil
+	}
+	return logs
 }
 
 // lock takes the registry's own lock, so that one admission happens at a time.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +113,43 @@ func TestGetByPrefix(t *testing.T) {
 		if _, err := r.Get(prefix); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Get(%s) = %v, want %q", prefix, err, want)
 		}
+	}
+}
+
+// TestPlaceOutlivesMediator keeps a tenant's place while its program lives, and the
+// log of its mediator after that.
+func TestPlaceOutlivesMediator(t *testing.T) {
+	r := open(t)
+	program := exec.Command("sleep", "1000")
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	started, err := StartTime(program.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := r.Admit(context.Background(), Tenant{
+		ID: "one", Share: share.Share{Memory: 10 * share.GiB}, PID: program.Process.Pid, Started: started,
+	}, cards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.Dir, LogFile), []byte("why\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.Close() // as if the mediator were killed
+	if _, err := admit(t, r, "two", 10*share.GiB); err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("admit beside a program whose mediator is gone: %v", err)
+	}
+	program.Process.Kill()
+	program.Wait()
+	b, err := admit(t, r, "two", 10*share.GiB)
+	if err != nil {
+		t.Fatalf("admit after the program has ended: %v", err)
+	}
+	defer b.Close()
+	if logs := r.Failures(); len(logs) != 1 || filepath.Base(logs[0]) != "one.log" {
+		t.Errorf("Failures = %q, want the log of tenant one", logs)
 	}
 }
 

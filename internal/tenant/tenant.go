@@ -3,8 +3,9 @@
 // tenant's mediator tells its state. It knows nothing of driver calls.
 //
 // A tenant's folder is all there is to remember of it. Its lock file is held by
-// the tenant's mediator for as long as that lives, so a folder whose lock is free
-// is stale and is swept by whoever comes next.
+// the tenant's mediator for as long as that lives. A folder whose lock is free, and
+// whose program has ended too, is stale and is swept by whoever comes next. While the
+// program lives it may hold memory of the card, and so its place stays taken.
 package tenant
 
 import (
@@ -23,8 +24,9 @@ type Tenant struct {
 	Share     share.Share       `json:"share"`
 	Placement []placement.Slice `json:"placement"`
 	Program   []string          `json:"program"`
-	PID       int               `json:"pid"` // of the first process
-	UID       int               `json:"uid"` // of the mediator, its alone
+	PID       int               `json:"pid"`     // of the first process
+	Started   uint64            `json:"started"` // when that began, in clock ticks since boot
+	UID       int               `json:"uid"`     // of the mediator, its alone
 	Driver    string            `json:"driver"`
 	Since     time.Time         `json:"since"`
 }
@@ -34,7 +36,7 @@ type State struct {
 	Mediator  int         `json:"mediator"` // process id
 	Cards     []CardState `json:"cards"`
 	Processes []int       `json:"processes"`         // that use the card
-	Calls     uint64      `json:"calls"`             // answered
+	Calls     uint64      `json:"calls"`             // executed at the driver
 	Refused   []Refusal   `json:"refused,omitempty"` // by name
 }
 

@@ -3,6 +3,7 @@
 package loadcmd
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,6 +128,10 @@ func fillCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			k, err := loadKernel(e, smallKernel) // while there is room for it
+			if err != nil {
+				return err
+			}
 			out := fill(e, uint64(chunk), uint64(limit))
 			if out.Free, out.Total, err = e.Lib.MemoryInfo(); err != nil {
 				return err
@@ -140,7 +145,7 @@ func fillCommand() *cobra.Command {
 				}
 			}
 			if hold {
-				waitForEnd()
+				return workOnDemand(c, e, k)
 			}
 			return nil
 		},
@@ -148,8 +153,44 @@ func fillCommand() *cobra.Command {
 	c.Flags().Var(&chunk, "chunk", "size of the first allocations; it is halved down to 2Mi as the card fills")
 	c.Flags().Var(&limit, "limit", "stop at this much")
 	c.Flags().StringVar(&run, "run", "", "run this shell command while the memory is held")
-	c.Flags().BoolVar(&hold, "hold", false, "keep the memory until standard input closes or a signal comes")
+	c.Flags().BoolVar(&hold, "hold", false, "keep the memory until standard input closes or a signal comes; work at every line of it")
 	return c
+}
+
+// worked is what a round of work tells.
+type worked struct {
+	Launched int  `json:"launched"`
+	Intact   bool `json:"intact"` // what was copied to the card came back
+}
+
+// workOnDemand launches kernels and copies for every line of standard input.
+func workOnDemand(c *cobra.Command, e isolation.Env, k *kernel) error {
+	lines := make(chan struct{})
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(c.InOrStdin()); in.Scan(); {
+			lines <- struct{}{}
+		}
+	}()
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	for {
+		select {
+		case <-end:
+			return nil
+		case _, more := <-lines:
+			if !more {
+				return nil
+			}
+		}
+		out, err := k.work(e)
+		if err != nil {
+			return err
+		}
+		if err := writeJSON(c.OutOrStdout(), out); err != nil {
+			return err
+		}
+	}
 }
 
 // fill allocates in chunks, the last ones smaller, until nothing more is to be had.

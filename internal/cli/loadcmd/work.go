@@ -1,6 +1,7 @@
 package loadcmd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,6 +70,27 @@ func loadKernel(e isolation.Env, threads uint32) (*kernel, error) {
 func (k *kernel) launch(e isolation.Env) error {
 	const block = 128
 	return e.Lib.Launch(k.fn, k.n/block, block, e.Stream, unsafe.Pointer(&k.buffer), unsafe.Pointer(&k.n))
+}
+
+// work launches some kernels, copies a pattern to the card and back, and compares.
+func (k *kernel) work(e isolation.Env) (out worked, err error) {
+	const launches = 100
+	for range launches {
+		if err := k.launch(e); err != nil {
+			return out, err
+		}
+		out.Launched++
+	}
+	if err := e.Lib.SynchronizeStream(e.Stream); err != nil {
+		return out, err
+	}
+	pattern := bytes.Repeat([]byte{0x5a, 0xa5, 0x0f}, int(k.n))
+	back := make([]byte, len(pattern))
+	if err := errors.Join(e.Lib.CopyToCard(k.buffer, pattern), e.Lib.CopyFromCard(back, k.buffer)); err != nil {
+		return out, err
+	}
+	out.Intact = bytes.Equal(back, pattern)
+	return out, nil
 }
 
 // timing is what launchCommand and cyclesCommand tell, in nanoseconds of the

@@ -119,7 +119,7 @@ func (d *demo) show() error {
 	if err := d.refused(); err != nil {
 		return err
 	}
-	d.say("The first goes on working while the second is full")
+	d.say("The first goes on working while the second is full: it launches kernels, copies data and compares")
 	five.say("go on")
 	fmt.Fprintln(d.out, five.line())
 
@@ -163,8 +163,8 @@ func (d *demo) wholeCard() (string, error) {
 // fill starts a tenant that fills its share and shows what it sees.
 func (d *demo) fill(memory share.Memory) (*demoTenant, error) {
 	d.say("A tenant of %v allocates until CUDA says out of memory, then looks at its card", memory)
-	args := []string{"run", "--driver", d.driver, "--memory", memory.String(), "--", "cudaload", "fill", "--hold", "--run", "nvidia-smi; echo; read line; echo still here: $(nvidia-smi -L)"}
-	fmt.Fprintf(d.out, "$ qgpu %s\n", strings.Join(args[:9], " "))
+	args := []string{"run", "--driver", d.driver, "--memory", memory.String(), "--", "cudaload", "fill", "--hold", "--run", "nvidia-smi; echo"}
+	fmt.Fprintf(d.out, "$ qgpu %s\n", strings.Join(args, " "))
 	cmd := d.command("qgpu", args...)
 	cmd.Env = append(cmd.Env, "PATH="+d.bin+":"+os.Getenv("PATH"))
 	t := &demoTenant{cmd: cmd}

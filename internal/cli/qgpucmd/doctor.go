@@ -16,6 +16,7 @@ import (
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
 	"github.com/qgpu-project/qgpu/internal/simgpu/host"
+	"github.com/qgpu-project/qgpu/internal/tenant"
 	"github.com/qgpu-project/qgpu/internal/userspace"
 )
 
@@ -60,7 +61,7 @@ func (o *options) doctorCommand() *cobra.Command {
 func (o *options) diagnose(ctx context.Context) []finding {
 	findings := []finding{privileges()}
 	findings = append(findings, kernelFeatures()...)
-	findings = append(findings, kernelDriver(), o.simulator(), nvidiaUserSpace())
+	findings = append(findings, kernelDriver(), deviceFiles(), o.simulator(), nvidiaUserSpace(), o.failures())
 	return append(findings, runc(ctx)...)
 }
 
@@ -108,6 +109,40 @@ func kernelDriver() finding {
 		return f
 	}
 	f.value = v.String() + ", of a known branch"
+	return f
+}
+
+// deviceFiles checks that mediators, which are not root, may open the device files.
+func deviceFiles() finding {
+	f := finding{what: "device files", value: "none", grade: fine}
+	paths, _ := filepath.Glob("/dev/nvidia[0-9]*")
+	for _, path := range append(paths, "/dev/nvidiactl", "/dev/nvidia-uvm") {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		f.value = "open to everybody"
+		if info.Mode().Perm()&0o006 != 0o006 {
+			f.grade, f.value = failing, fmt.Sprintf("%s has mode %v", path, info.Mode().Perm())
+			f.todo = "mediators run without privileges: load the driver with NVreg_DeviceFileMode=0666 (tenants themselves never get the files)"
+			return f
+		}
+	}
+	return f
+}
+
+// failures reports mediators that did not end as they should.
+func (o *options) failures() finding {
+	f := finding{what: "mediators", value: "none failed", grade: fine}
+	r, err := tenant.OpenRegistry(o.stateDir)
+	if err != nil {
+		f.value = "no state yet"
+		return f
+	}
+	if logs := r.Failures(); len(logs) > 0 {
+		f.grade, f.value = lacking, fmt.Sprintf("%d failed", len(logs))
+		f.todo = "see " + strings.Join(logs, ", ") + "; remove these files when done"
+	}
 	return f
 }
 

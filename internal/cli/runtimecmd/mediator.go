@@ -59,7 +59,7 @@ func inherited(fd int) (*net.UnixConn, error) {
 
 // serveTenant mediates until the tenant's last process has ended and its memory is
 // free. Until then its lock is held, and so its place taken.
-func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bool) error {
+func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bool) (err error) {
 	t, err := tenant.ReadRecord(dir)
 	if err != nil {
 		return err
@@ -67,7 +67,11 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bo
 	if err := dropPrivileges(t.UID); err != nil {
 		return err
 	}
-	defer tenant.Leave(dir)
+	defer func() {
+		if err == nil { // else the folder stays, and the log in it
+			err = tenant.Leave(dir)
+		}
+	}()
 	conn, err := inherited(launch.LaunchFD)
 	if err != nil {
 		return err
@@ -197,7 +201,7 @@ type stater struct {
 
 func (s stater) State() tenant.State {
 	usage, stats := s.m.Usage(), s.m.Stats()
-	state := tenant.State{Mediator: os.Getpid(), Calls: stats.Executed}
+	state := tenant.State{Mediator: os.Getpid(), Calls: stats.Executed, Processes: []int{}}
 	counted, err := s.m.Counted()
 	if err != nil {
 		s.log.Warn("the driver does not tell its count", "err", err)

@@ -5,11 +5,13 @@ package runtimecmd
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/launch"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
@@ -48,6 +50,10 @@ func spawnCommand() *cobra.Command {
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
+			// Whatever else the launcher inherited is not the mediator's to keep open.
+			if err := unix.CloseRange(launch.LaunchFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+				return fmt.Errorf("close inherited files: %w", err)
+			}
 			cmd := exec.Command(args[0], args[1:]...)
 			cmd.Stderr = os.Stderr
 			cmd.Dir = "/"
