@@ -136,7 +136,7 @@ const ReadyLine = "ready"
 // ready. The mediator is not this process's child: the program that this process
 // becomes has no children that it did not make.
 func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := seccomp.HandoverPair()
 	if err != nil {
 		return nil, err
 	}
@@ -167,20 +167,4 @@ func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
 	}
 	text, _ := os.ReadFile(filepath.Join(a.Dir, tenant.LogFile))
 	return nil, fmt.Errorf("the mediator ended before it was ready (%w): %s", err, strings.TrimSpace(string(text)))
-}
-
-func socketPair() (*net.UnixConn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
-	}
-	f := os.NewFile(uintptr(fds[0]), "launch")
-	defer f.Close()
-	theirs := os.NewFile(uintptr(fds[1]), "launch")
-	conn, err := net.FileConn(f)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }

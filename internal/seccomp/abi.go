@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -86,13 +87,25 @@ func idValid(fd int, id *uint64) unix.Errno {
 }
 
 // addDescriptor waits until the caller's thread has taken the descriptor.
+//
+// No signal may interrupt that, and Go's runtime sends its threads many: with
+// SECCOMP_ADDFD_FLAG_SEND the kernel has marked the call as answered by then. It would
+// take the descriptor back all the same, and the caller would get the number 0
+// (seccomp_notify_addfd in kernel/seccomp.c). The wait is short: the caller's thread
+// does nothing else, and ends it also when it dies.
 func addDescriptor(fd int, a *addFD) (int, unix.Errno) {
-	for {
-		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(a)))
-		if errno != unix.EINTR {
-			return int(n), errno
-		}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^uint64(0)
 	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
+		return -1, unix.EINVAL
+	}
+	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(a)))
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) // cannot fail: the set is the kernel's own
+	return int(n), errno
 }
 
 func setSyncWakeUp(fd int) unix.Errno {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,38 @@ const (
 	// maxLine bounds a line, its newline included.
 	maxLine = 4096
 )
+
+// HandoverPair makes a connected pair of sockets for a handover: ours to keep, and
+// the other end's to be inherited by the process there.
+func HandoverPair() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("seccomp: make a pair of sockets: %w", err)
+	}
+	f := os.NewFile(uintptr(fds[0]), "handover")
+	defer f.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "handover")
+	ours, err = HandoverConn(f)
+	if err != nil {
+		theirs.Close()
+	}
+	return ours, theirs, err
+}
+
+// HandoverConn is the connection of an inherited end of a [HandoverPair]. It is a
+// duplicate: f stays the caller's to close.
+func HandoverConn(f *os.File) (*net.UnixConn, error) {
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("seccomp: take the handover's socket: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("seccomp: the handover's socket is not a unix socket")
+	}
+	return unixConn, nil
+}
 
 // Launch installs f on the current thread, hands its listener to the supervisor
 // at the other end of conn, and returns when the supervisor has acknowledged.

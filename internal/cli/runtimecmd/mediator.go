@@ -50,11 +50,7 @@ func mediatorCommand() *cobra.Command {
 func inherited(fd int) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), "launch")
 	defer f.Close()
-	conn, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("the launch socket is missing: %w", err)
-	}
-	return conn.(*net.UnixConn), nil
+	return seccomp.HandoverConn(f)
 }
 
 // serveTenant mediates until the tenant's last process has ended and its memory is

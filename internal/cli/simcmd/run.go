@@ -51,7 +51,7 @@ func (o *options) runAlone(ctx context.Context, args []string) error {
 		return err
 	}
 	defer closing()
-	conn, child, err := socketPair()
+	conn, child, err := seccomp.HandoverPair()
 	if err != nil {
 		return err
 	}
@@ -115,21 +115,6 @@ func exitError(s *os.ProcessState) error {
 	return &cli.ExitError{Code: s.ExitCode()}
 }
 
-func socketPair() (*net.UnixConn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "simgpu"), os.NewFile(uintptr(fds[1]), "simgpu")
-	conn, err := net.FileConn(ours)
-	ours.Close()
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil
-}
-
 // attachCommand becomes a program on the running simulator's cards.
 func (o *options) attachCommand() *cobra.Command {
 	var noPaths bool
@@ -165,12 +150,12 @@ func enterCommand() *cobra.Command {
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			f := os.NewFile(3, "simgpu")
-			conn, err := net.FileConn(f)
+			conn, err := seccomp.HandoverConn(f)
 			f.Close()
 			if err != nil {
 				return err
 			}
-			return enter(conn.(*net.UnixConn), args[0], args[1:], true)
+			return enter(conn, args[0], args[1:], true)
 		},
 	}
 }
