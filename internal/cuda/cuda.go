@@ -137,10 +137,10 @@ func (l *Library) TotalMemory(d Device) (uint64, error) {
 
 // Device attributes (CUdevice_attribute in cuda.h).
 const (
-	AttributeMultiprocessors = 16
-	AttributeManagedMemory   = 83
-	AttributeComputeMajor    = 75
-	AttributeComputeMinor    = 76
+	AttributeMultiprocessors          = 16
+	AttributeThreadsPerMultiprocessor = 39
+	AttributeComputeMajor             = 75
+	AttributeComputeMinor             = 76
 )
 
 // Attribute is one of d's attributes.

@@ -28,6 +28,7 @@ func Paths() []Path {
 		{Name: "graph with allocation node", take: takeGraph},
 		{Name: "exported by CUDA IPC", take: takeExported},
 		{Name: "many contexts", take: takeContext},
+		{Name: "local memory of kernels", take: takeLocal},
 		{Name: "cuMemHostAlloc", Host: true, take: takeHost},
 		{Name: "cuMemHostRegister", Host: true, take: takeRegistered},
 	}
@@ -187,6 +188,71 @@ func takeExported(e Env, size uint64) (func() error, error) {
 
 // takeContext takes size bytes in a context of its own.
 func takeContext(e Env, size uint64) (func() error, error) {
+	return inContext(e, func() error {
+		p, err := e.Lib.Alloc(size)
+		if err != nil {
+			return err
+		}
+		return probe(e, p, size)
+	})
+}
+
+// localPTX is a kernel whose every thread has a frame of so many bytes of local
+// memory, which it must keep since it stores to and loads from any place of it.
+const localPTX = `.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry frame(.param .u64 out, .param .u32 at)
+{
+	.local .align 16 .b8 frame[%d];
+	.reg .u64 %%a<5>;
+	.reg .u32 %%v;
+	ld.param.u64 %%a1, [out];
+	ld.param.u32 %%v, [at];
+	cvt.u64.u32 %%a2, %%v;
+	mov.u64 %%a3, frame;
+	add.u64 %%a3, %%a3, %%a2;
+	st.local.u32 [%%a3], %%v;
+	ld.local.u32 %%v, [%%a3+8];
+	st.global.u32 [%%a1], %%v;
+	ret;
+}
+`
+
+// takeLocal takes about size bytes as the local memory of a kernel, in a context of
+// its own: a context keeps the local memory of its greediest kernel. The card has it
+// for every thread that can be resident.
+func takeLocal(e Env, size uint64) (func() error, error) {
+	threads := uint64(1)
+	for _, attribute := range []int{cuda.AttributeMultiprocessors, cuda.AttributeThreadsPerMultiprocessor} {
+		n, err := e.Lib.Attribute(e.Device, attribute)
+		if err != nil {
+			return nil, err
+		}
+		threads *= uint64(n)
+	}
+	const align = 16
+	frame := max(size/threads/align*align, align)
+	return inContext(e, func() error {
+		m, err := e.Lib.LoadModule(fmt.Sprintf(localPTX, frame))
+		if err != nil {
+			return err
+		}
+		f, err := e.Lib.Function(m, "frame")
+		if err != nil {
+			return err
+		}
+		out, err := e.Lib.Alloc(align)
+		if err != nil {
+			return err
+		}
+		at := uint32(0)
+		return errors.Join(e.Lib.Launch(f, 1, 1, 0, unsafe.Pointer(&out), unsafe.Pointer(&at)), e.Lib.Synchronize())
+	})
+}
+
+// inContext does take in a context of its own, which release destroys.
+func inContext(e Env, take func() error) (release func() error, err error) {
 	current, err := e.Lib.CurrentContext()
 	if err != nil {
 		return nil, err
@@ -195,12 +261,8 @@ func takeContext(e Env, size uint64) (func() error, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.Lib.SetCurrent(current))
 	}
-	release := func() error { return errors.Join(e.Lib.DestroyContext(c), e.Lib.SetCurrent(current)) }
-	p, err := e.Lib.Alloc(size)
-	if err == nil {
-		err = probe(e, p, size)
-	}
-	if err != nil {
+	release = func() error { return errors.Join(e.Lib.DestroyContext(c), e.Lib.SetCurrent(current)) }
+	if err := take(); err != nil {
 		return nil, errors.Join(err, release())
 	}
 	return release, e.Lib.SetCurrent(current)
