@@ -68,8 +68,9 @@ func kernelSizes() (notifSizes, error) {
 	return s, nil
 }
 
-// The ioctls below differ in whether they can block. Those that cannot skip the
-// Go scheduler's bookkeeping around system calls.
+// The ioctls below differ in whether they can block. Those that cannot for long skip
+// the Go scheduler's bookkeeping around system calls. All take the filter's lock, and
+// fail with EINTR when a signal comes while they wait for that: nothing was done then.
 
 func receive(fd int, r *request) unix.Errno {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(r)))
@@ -77,13 +78,21 @@ func receive(fd int, r *request) unix.Errno {
 }
 
 func send(fd int, r *response) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
-	return errno
+	for {
+		_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(r)))
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
 }
 
 func idValid(fd int, id *uint64) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(id)))
-	return errno
+	for {
+		_, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(id)))
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
 }
 
 // addDescriptor waits until the caller's thread has taken the descriptor.

@@ -113,6 +113,8 @@ func (w *worker) receive() bool {
 		case fds[0].Revents&unix.POLLHUP != 0:
 			s.finish(nil)
 			return false
+		case fds[0].Revents == unix.POLLERR:
+			// A signal came while the kernel waited for the filter's lock.
 		case fds[0].Revents != 0:
 			s.finish(fmt.Errorf("seccomp: the listener cannot be polled (events %#x)", fds[0].Revents))
 			return false
