@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -191,18 +190,4 @@ func isGone(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(status), ") ")
 	return strings.HasPrefix(rest, "Z")
-}
-
-// reports are all further lines of b until it ends.
-func (b *background) reports() []report {
-	b.m.t.Helper()
-	var all []report
-	for line := range b.lines {
-		var r report
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			b.m.t.Fatalf("not a report: %q", line)
-		}
-		all = append(all, r)
-	}
-	return all
 }

@@ -30,8 +30,8 @@ func (c *client) disableChannels(of, object uint32) outcome {
 	return c.control(subdevice, disableChannels, p)
 }
 
-// schedule tries to change how the card's time is shared. Its argument, if any, is a
-// client of another tenant, which has a group of its own.
+// schedule tries to change how the card's time is shared, by its own group and those
+// of other tenants.
 func schedule(r *report, _ []string) error {
 	c, err := newClient()
 	if err != nil {
@@ -105,11 +105,18 @@ func exports(r *report, _ []string) error {
 	}
 	// Fabric and multicast memory and their imports, memory exported to another node,
 	// third-party peers, shared user data.
-	for _, class := range []uint32{0xf8, 0xf9, 0xfb, 0xfd, 0xe0, 0xf1, 0x503c, 0xde, 0x900e, 0x2081, 0x3f, 0x71, 0x05} {
+	for _, class := range []uint32{0xf8, 0xf9, 0xfb, 0xfd, 0xe0, 0xf1, 0x503c, 0xde, 0x900e, 0x3f, 0x71, 0x05} {
 		for _, parent := range []uint32{c.root, device, subdevice} {
 			o := c.alloc(parent, class, 0xd0009000, make(block, 512))
 			r.forbidden(o.ok(), "made an object of class %#x", class)
 		}
+	}
+	// libcuda makes a BINAPI object; its commands, which are the driver's internal ones,
+	// stay closed.
+	const binapi, handle = 0x2081, 0xd0009001
+	c.alloc(subdevice, binapi, handle, make(block, 512))
+	for cmd := uint32(0x20810101); cmd < 0x20810111; cmd++ {
+		r.forbidden(c.control(handle, cmd, make(block, 16)).ok(), "BINAPI command %#x was executed", cmd)
 	}
 	const exportObject, importObject = 0x3d05, 0x3d06
 	for _, cmd := range []uint32{exportObject, importObject} {

@@ -52,8 +52,8 @@ func (o outcome) err(what string) error {
 	return fmt.Errorf("%s: %v", what, o)
 }
 
-// call makes an ioctl of a frontend file whose argument ends with, or has at
-// statusAt, the driver's status. inner is what the argument points to.
+// call makes an ioctl of a frontend file whose argument has the driver's status at
+// statusAt, or none if that is negative. inner is what the argument points to.
 func call(fd int, nr uint8, arg block, statusAt int, inner ...block) outcome {
 	errno := rawIoctl(fd, number(nr, len(arg)), arg.address())
 	runtime.KeepAlive(inner)
