@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -33,7 +32,8 @@ import (
 // Request is a program to run and what it may have.
 type Request struct {
 	Share    share.Share
-	Card     string // index or UUID of the card to use; empty: the least loaded
+	Policy   share.Policy // empty: the one of its card's other tenants
+	Card     string       // index or UUID of the card to use; empty: the least loaded
 	Program  []string
 	User     *User // nil: as the caller
 	StateDir string
@@ -69,7 +69,7 @@ func Run(ctx context.Context, node *Node, req Request) error {
 		return err
 	}
 	defer admission.Close()
-	conn, err := startMediator(node, admission)
+	conn, err := startTenant(node, admission, req.StateDir)
 	if err != nil {
 		return err
 	}
@@ -113,6 +113,7 @@ func admit(ctx context.Context, node *Node, req Request) (*tenant.Admission, err
 	return registry.Admit(ctx, tenant.Tenant{
 		ID:      strings.ReplaceAll(uuid.NewString(), "-", "")[:12],
 		Share:   req.Share,
+		Policy:  req.Policy,
 		Program: req.Program,
 		PID:     os.Getpid(),
 		Started: started,
@@ -126,16 +127,31 @@ const (
 	LockFD    = 3 // the tenant's lock
 	ControlFD = 4 // listens on the control socket
 	LaunchFD  = 5 // a socket over which the program's listener comes
+	PacerFD   = 6 // a socket to the tenant's pacer, if it has one
 )
 
 // ReadyLine is what a mediator says on its launch socket when it can take the
 // program's listener. Anything else is why it cannot.
 const ReadyLine = "ready"
 
+// startTenant starts what goes with an admitted tenant.
+func startTenant(node *Node, a *tenant.Admission, stateDir string) (*net.UnixConn, error) {
+	if a.Tenant.Share.WholeCards() {
+		return startMediator(node, a, nil)
+	}
+	link, err := startPacer(node, a, stateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer link.Close()
+	return startMediator(node, a, link)
+}
+
 // startMediator starts the mediator of an admitted tenant and waits until it is
 // ready. The mediator is not this process's child: the program that this process
-// becomes has no children that it did not make.
-func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
+// becomes has no children that it did not make. link goes to the tenant's pacer, if it
+// has one.
+func startMediator(node *Node, a *tenant.Admission, link *os.File) (*net.UnixConn, error) {
 	ours, theirs, err := seccomp.HandoverPair()
 	if err != nil {
 		return nil, err
@@ -146,11 +162,12 @@ func startMediator(node *Node, a *tenant.Admission) (*net.UnixConn, error) {
 		theirs.Close()
 		return nil, fmt.Errorf("open the mediator's log: %w", err)
 	}
-	args := append([]string{"spawn", "--"}, node.onDriver(node.Runtime, "mediator", "--dir", a.Dir, "--driver", node.DriverName())...)
-	cmd := exec.Command(node.Runtime, args...)
-	cmd.ExtraFiles = []*os.File{a.Lock, a.Control, theirs}
-	cmd.Stderr = log
-	err = cmd.Run()
+	files := []*os.File{a.Lock, a.Control, theirs}
+	args := []string{"mediator", "--dir", a.Dir, "--driver", node.DriverName()}
+	if link != nil {
+		files, args = append(files, link), append(args, "--paced")
+	}
+	err = node.spawn(log, files, args...)
 	theirs.Close()
 	log.Close()
 	if err != nil {

@@ -52,6 +52,11 @@ func (s Share) Cards() int {
 	return max(1, (s.Core+Whole-1)/Whole)
 }
 
+// WholeCards reports whether s takes all of its cards, so that nobody shares them.
+func (s Share) WholeCards() bool {
+	return s.Core > 0 && s.Core%Whole == 0 && s.Memory == 0
+}
+
 // PerCard is the part of s that lies on each of its cards: a share of more than
 // one card is split evenly, so that 160 percent and 60Gi are twice 80 and 30Gi.
 func (s Share) PerCard() Share {

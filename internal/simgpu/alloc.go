@@ -139,7 +139,7 @@ func (c *frontendCall) alloc(a allocArgs, class nvabi.RMClass, params []byte, fi
 	if s != ok {
 		return a.root, a.handle, s
 	}
-	if class.Privilege != nvabi.Anyone && (class.Privilege == nvabi.KernelOnly || !privileged(c.caller)) {
+	if !may(c.caller, class.Privilege) {
 		return a.root, a.handle, errInsufficientPermissions
 	}
 	if class.Kind == nvabi.KindEvent {

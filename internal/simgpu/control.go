@@ -106,7 +106,7 @@ func (d *Driver) admit(call *controlCall, p *nvgpu.NVOS54_PARAMETERS) (nvabi.RMC
 		abi = nvabi.RMControl{Cmd: p.Cmd, Opaque: true, FD: nvabi.None}
 	}
 	switch {
-	case abi.Privilege == nvabi.KernelOnly, abi.Privilege != nvabi.Anyone && !privileged(call.caller):
+	case !may(call.caller, abi.Privilege):
 		return abi, errInsufficientPermissions
 	case d.controls[p.Cmd] == nil:
 		d.reportUnknown("control", p.Cmd, "name", abi.Name, "size", p.ParamsSize)

@@ -5,7 +5,11 @@
 // channels do once they run is the engine's business, in package engine.
 package simgpu
 
-import "os"
+import (
+	"os"
+
+	"github.com/qgpu-project/qgpu/internal/nvabi"
+)
 
 // NodeKind is a kind of device file.
 type NodeKind uint8
@@ -52,4 +56,25 @@ type PrivilegedCaller interface {
 func privileged(c Caller) bool {
 	p, ok := c.(PrivilegedCaller)
 	return ok && p.Privileged()
+}
+
+// NiceCaller is a Caller that can say whether the calling process has CAP_SYS_NICE.
+type NiceCaller interface {
+	Caller
+	Nice() bool
+}
+
+// may reports whether the caller has the privilege that a control asks for.
+func may(c Caller, who nvabi.Privilege) bool {
+	switch who {
+	case nvabi.Anyone:
+		return true
+	case nvabi.KernelOnly:
+		return false
+	case nvabi.Nice:
+		if n, ok := c.(NiceCaller); ok && n.Nice() {
+			return true
+		}
+	}
+	return privileged(c)
 }

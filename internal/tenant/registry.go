@@ -169,7 +169,8 @@ func (a *Admission) Close() {
 
 // Admit places t on one of cards, atomically among all who admit, and makes its
 // folder, which the tenant's mediator will own. cards say what they have; what
-// living tenants hold is taken from that. Admit chooses t's Placement and UID.
+// living tenants hold is taken from that. Admit chooses t's Placement and UID, and its
+// Policy if that is empty: the one by which its cards are shared already.
 func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card) (*Admission, error) {
 	unlock, err := r.lock(ctx)
 	if err != nil {
@@ -183,8 +184,14 @@ func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card) 
 	if err != nil {
 		return nil, err
 	}
+	if cards, err = agreeing(cards, living, t.Policy); err != nil {
+		return nil, err
+	}
 	t.Placement, err = placement.LeastLoaded(WithTenants(cards, living), t.Share)
 	if err != nil {
+		return nil, err
+	}
+	if t.Policy, err = settle(t.Placement, living, t.Policy); err != nil {
 		return nil, err
 	}
 	t.UID = freeUID(living)

@@ -22,6 +22,7 @@ const DefaultDir = "/run/qgpu"
 type Tenant struct {
 	ID        string            `json:"id"`
 	Share     share.Share       `json:"share"`
+	Policy    share.Policy      `json:"policy"` // of its cards
 	Placement []placement.Slice `json:"placement"`
 	Program   []string          `json:"program"`
 	PID       int               `json:"pid"`     // of the first process

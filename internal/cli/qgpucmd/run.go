@@ -13,7 +13,7 @@ import (
 
 func (o *options) runCommand() *cobra.Command {
 	var req launch.Request
-	var class, user string
+	var class, policy, user string
 	c := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGS…]",
 		Short: "Run a program on a share of a card",
@@ -27,6 +27,11 @@ code, signals, terminal and working directory are its own.`,
 			var err error
 			if req.Share.Class, err = share.ParseClass(class); err != nil {
 				return err
+			}
+			if policy != "" {
+				if req.Policy, err = share.ParsePolicy(policy); err != nil {
+					return err
+				}
 			}
 			if req.User, err = parseUser(user); err != nil {
 				return err
@@ -51,6 +56,7 @@ code, signals, terminal and working directory are its own.`,
 	flags.Var(&req.Share.Memory, "memory", "card memory, for example 5Gi")
 	flags.StringVar(&req.Card, "card", "", "card to use, by index or UUID (default: the least loaded)")
 	flags.StringVar(&class, "class", "ordinary", "ordinary, online or offline")
+	flags.StringVar(&policy, "policy", "", "best-effort, fixed-share or burst-share: how the card's tenants share its compute (default: as they do already)")
 	flags.StringVar(&user, "user", "", "run the program as UID[:GID] (default: as the caller)")
 	flags.BoolVar(&req.Interruptible, "interruptible", false, "let signals interrupt calls on the card, as kernels before 5.19 do")
 	flags.MarkHidden("interruptible")

@@ -27,6 +27,7 @@ import (
 
 func mediatorCommand() *cobra.Command {
 	var dir, driver string
+	var paced bool
 	c := &cobra.Command{
 		Use:    "mediator",
 		Short:  "Mediate one tenant, whose folder and descriptors are given",
@@ -34,7 +35,7 @@ func mediatorCommand() *cobra.Command {
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			err := serveTenant(c.Context(), log, dir, driver == launch.DriverSimulated)
+			err := serveTenant(c.Context(), log, dir, driver == launch.DriverSimulated, paced)
 			if err != nil {
 				log.Error("mediator ends", "err", err)
 			}
@@ -43,6 +44,7 @@ func mediatorCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", "", "the tenant's folder")
 	c.Flags().StringVar(&driver, "driver", launch.DriverKernel, "kernel or simulated")
+	c.Flags().BoolVar(&paced, "paced", false, "the tenant has a pacer")
 	return c
 }
 
@@ -55,7 +57,7 @@ func inherited(fd int) (*net.UnixConn, error) {
 
 // serveTenant mediates until the tenant's last process has ended and its memory is
 // free. Until then its lock is held, and so its place taken.
-func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bool) (err error) {
+func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, paced bool) (err error) {
 	t, err := tenant.ReadRecord(dir)
 	if err != nil {
 		return err
@@ -79,6 +81,13 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated bo
 	}
 	defer m.Close()
 	unix.CloseOnExec(launch.LockFD)
+	if paced {
+		p, err := startPacing(m, t, log)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+	}
 	control, err := controlListener()
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func New() *cobra.Command {
 		Use:   "qgpu-runtime",
 		Short: "Mediate a tenant's calls on NVIDIA device files",
 	}
-	root.AddCommand(mediatorCommand(), cardsCommand(), spawnCommand())
+	root.AddCommand(mediatorCommand(), pacerCommand(), cardsCommand(), spawnCommand())
 	return root
 }
 
@@ -43,22 +43,23 @@ func cardsCommand() *cobra.Command {
 }
 
 // spawnCommand starts a process and ends at once, so that the process is nobody's
-// child. It hands on the descriptors that a mediator inherits.
+// child. It hands on the descriptors that it is told.
 func spawnCommand() *cobra.Command {
-	return &cobra.Command{
+	var files int
+	c := &cobra.Command{
 		Use:    "spawn -- PROGRAM [ARGS…]",
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			// Whatever else the launcher inherited is not the mediator's to keep open.
-			if err := unix.CloseRange(launch.LaunchFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			// Whatever else the launcher inherited is not the process's to keep open.
+			if err := unix.CloseRange(uint(firstFile+files), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 				return fmt.Errorf("close inherited files: %w", err)
 			}
 			cmd := exec.Command(args[0], args[1:]...)
 			cmd.Stderr = os.Stderr
 			cmd.Dir = "/"
-			for fd := launch.LockFD; fd <= launch.LaunchFD; fd++ {
-				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))
+			for i := range files {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(firstFile+i), "inherited"))
 			}
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			if err := cmd.Start(); err != nil {
@@ -67,4 +68,9 @@ func spawnCommand() *cobra.Command {
 			return cmd.Process.Release()
 		},
 	}
+	c.Flags().IntVar(&files, "files", 0, "number of descriptors, from 3 on, that the program inherits")
+	return c
 }
+
+// firstFile is the first descriptor after the standard ones.
+const firstFile = 3

@@ -96,10 +96,15 @@ func (c *caller) ReplaceFile(fd int32, f *os.File) error  { return c.n.Replace(i
 
 // Privileged implements simgpu.PrivilegedCaller: the driver asks for CAP_SYS_ADMIN
 // in the machine's own user namespace, for which the simulator's stands here.
-func (c *caller) Privileged() bool {
+func (c *caller) Privileged() bool { return c.has(unix.CAP_SYS_ADMIN) }
+
+// Nice implements simgpu.NiceCaller.
+func (c *caller) Nice() bool { return c.has(unix.CAP_SYS_NICE) }
+
+func (c *caller) has(capability int) bool {
 	thread := c.n.Thread()
 	caps, err := privilege.Effective(thread)
-	return err == nil && caps.Has(unix.CAP_SYS_ADMIN) && sameUserNamespace(thread) && c.n.Valid()
+	return err == nil && caps.Has(capability) && sameUserNamespace(thread) && c.n.Valid()
 }
 
 func sameUserNamespace(thread int) bool {

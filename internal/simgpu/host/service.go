@@ -14,6 +14,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/devfs"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
+	"github.com/qgpu-project/qgpu/internal/simgpu"
 )
 
 // socketName is the service's socket in its state folder.
@@ -26,14 +27,16 @@ type request struct {
 }
 
 type reply struct {
-	Error string `json:"error,omitempty"`
-	Info  *Info  `json:"info,omitempty"`
+	Error string             `json:"error,omitempty"`
+	Info  *Info              `json:"info,omitempty"`
+	Usage []simgpu.CardUsage `json:"usage,omitempty"`
 }
 
 const (
 	opAttach = "attach"
 	opInfo   = "info"
 	opStop   = "stop"
+	opUsage  = "usage"
 )
 
 // Info describes a running service.
@@ -114,6 +117,8 @@ func (s *Service) serveClient(ctx context.Context, conn *net.UnixConn, stop func
 		return json.NewEncoder(conn).Encode(reply{Info: &Info{
 			PID: os.Getpid(), Version: s.Version, Models: s.Models, Nodes: view.Nodes, Files: files,
 		}})
+	case opUsage:
+		return json.NewEncoder(conn).Encode(reply{Usage: s.Host.driver.Usage()})
 	case opStop:
 		defer stop()
 		return json.NewEncoder(conn).Encode(reply{})
@@ -184,6 +189,17 @@ func (c Client) Info() (*Info, error) {
 		return nil, errors.New("the simulator sent no description")
 	}
 	return out.Info, nil
+}
+
+// Usage is what the processes of the service's cards had of them.
+func (c Client) Usage() ([]simgpu.CardUsage, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	out, err := c.ask(conn, opUsage)
+	return out.Usage, err
 }
 
 // Stop ends the service.

@@ -1,0 +1,151 @@
+package runtimecmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/mediator"
+	"github.com/qgpu-project/qgpu/internal/nvclient"
+	"github.com/qgpu-project/qgpu/internal/pacer"
+	"github.com/qgpu-project/qgpu/internal/privilege"
+	"github.com/qgpu-project/qgpu/internal/share"
+	"github.com/qgpu-project/qgpu/internal/tenant"
+	"github.com/qgpu-project/qgpu/internal/timeshare"
+)
+
+func pacerCommand() *cobra.Command {
+	var record, boards string
+	c := &cobra.Command{
+		Use:    "pacer",
+		Short:  "Hold one tenant to its share of compute, beside its mediator",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			err := pace(c.Context(), log, record, boards)
+			if err != nil {
+				log.Error("pacer ends", "err", err)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&record, "record", "", "the tenant's record, as JSON")
+	c.Flags().StringVar(&boards, "boards", "", "folder of the cards' boards")
+	return c
+}
+
+func pace(ctx context.Context, log *slog.Logger, record, boards string) error {
+	var t tenant.Tenant
+	if err := json.Unmarshal([]byte(record), &t); err != nil {
+		return fmt.Errorf("read the tenant's record: %w", err)
+	}
+	for _, s := range t.Placement {
+		if err := os.MkdirAll(filepath.Join(boards, s.UUID), 0o755); err != nil {
+			return fmt.Errorf("make the card's board: %w", err)
+		}
+	}
+	if err := confine(); err != nil {
+		return err
+	}
+	conn, err := packets(launch.PacerLinkFD)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return pacer.Run(ctx, pacer.Config{
+		ID: t.ID, Policy: t.Policy, Placement: t.Placement, BoardDir: boards,
+		Mediator: conn, Driver: nvclient.Kernel{}, Limits: timeshare.DefaultLimits(), Log: log,
+	})
+}
+
+// packets is the socket of sequenced packets that this process inherited as descriptor fd.
+func packets(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "inherited")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the socket between mediator and pacer is missing: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// pacerCapabilities is what the driver asks of who restarts a runlist.
+var pacerCapabilities = privilege.Of(unix.CAP_SYS_NICE)
+
+// confine starts this program again as the same user with no other capability than the
+// pacer's.
+func confine() error {
+	has, err := privilege.Effective(os.Getpid())
+	if err != nil || has == pacerCapabilities {
+		return err
+	}
+	runtime.LockOSThread()
+	if err := privilege.Bound(pacerCapabilities); err != nil {
+		return err
+	}
+	if err := privilege.User(os.Getuid(), os.Getgid(), pacerCapabilities); err != nil {
+		return err
+	}
+	return fmt.Errorf("start again with fewer privileges: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// pacing is a mediator as its tenant's pacer sees it.
+type pacing struct {
+	m      *mediator.Mediator
+	limits timeshare.Limits
+	conn   *net.UnixConn
+	server *pacer.Server
+
+	mu    sync.Mutex
+	share share.Share
+}
+
+// startPacing serves the tenant's pacer.
+func startPacing(m *mediator.Mediator, t tenant.Tenant, log *slog.Logger) (*pacing, error) {
+	conn, err := packets(launch.PacerFD)
+	if err != nil {
+		return nil, err
+	}
+	p := &pacing{m: m, limits: timeshare.DefaultLimits(), conn: conn, share: t.Share}
+	p.server = pacer.NewServer(conn, p)
+	m.Pace(p.server.Changed)
+	go func() {
+		if err := p.server.Serve(); err != nil {
+			log.Error("the tenant's pacer is lost", "err", err)
+		}
+	}()
+	return p, nil
+}
+
+// Close ends the pacer.
+func (p *pacing) Close() error { return p.conn.Close() }
+
+// Tenant implements pacer.Mediator.
+func (p *pacing) Tenant() pacer.Tenant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return pacer.Tenant{Share: p.share, Groups: p.m.Groups()}
+}
+
+// Apply implements pacer.Mediator.
+func (p *pacing) Apply(o pacer.Order) (pacer.Applied, error) {
+	a, err := p.m.Apply(mediator.Order{
+		Card: o.Card, Turn: o.Turn, Least: p.limits.MinSlice, Most: p.limits.MaxSlice, Shut: o.Shut, Afresh: o.Afresh,
+	})
+	out := pacer.Applied{Restart: a.Restart, Channel: a.Channel, Disabled: a.Disabled}
+	if err == nil && a.File >= 0 {
+		out.File = os.NewFile(uintptr(a.File), "control")
+	}
+	return out, err
+}

@@ -1,0 +1,210 @@
+package pacer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Between a mediator and its pacer go packets of JSON. The pacer's are orders, or empty for
+// the present state; the mediator's are its tenant's state, whenever that changes, or the
+// answer to the one order that is under way.
+type packet struct {
+	Order   *Order   `json:"order,omitempty"`
+	Tenant  *Tenant  `json:"tenant,omitempty"`
+	Applied *Applied `json:"applied,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// maxPacket bounds packets, maxDisabled the channels that are named in one, in bytes and
+// in number.
+const (
+	maxPacket   = 128 << 10
+	maxDisabled = 2048
+)
+
+func send(conn *net.UnixConn, p packet, file *os.File) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	_, _, err = conn.WriteMsgUnix(data, rights, nil)
+	return err
+}
+
+// receive reads a packet; io.EOF is the other side's end.
+func receive(conn *net.UnixConn, buf []byte) (p packet, file *os.File, err error) {
+	rights := make([]byte, unix.CmsgSpace(4))
+	n, rn, _, _, err := conn.ReadMsgUnix(buf, rights)
+	if err != nil || n == 0 {
+		if err == nil || errors.Is(err, unix.ECONNRESET) {
+			err = io.EOF
+		}
+		return p, nil, err
+	}
+	if messages, err := unix.ParseSocketControlMessage(rights[:rn]); err == nil {
+		for i := range messages {
+			if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
+				for _, fd := range fds {
+					unix.CloseOnExec(fd)
+					file = os.NewFile(uintptr(fd), "control")
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(buf[:n], &p); err != nil {
+		if file != nil {
+			file.Close()
+		}
+		return p, nil, fmt.Errorf("a packet is damaged: %w", err)
+	}
+	return p, file, nil
+}
+
+// link is a pacer's side of the connection.
+type link struct {
+	conn    *net.UnixConn
+	ordered sync.Mutex   // one order at a time
+	answers chan Applied // closed when the mediator has ended
+	failed  string       // of the last answer
+}
+
+func newLink(conn *net.UnixConn) *link { return &link{conn: conn, answers: make(chan Applied)} }
+
+// errMediatorGone ends a pacer.
+var errMediatorGone = errors.New("the mediator has ended")
+
+// read hands out what comes, until the mediator ends.
+func (l *link) read(tell func(Tenant)) error {
+	defer close(l.answers)
+	buf := make([]byte, maxPacket)
+	for {
+		p, file, err := receive(l.conn, buf)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("hear the mediator: %w", err)
+		case p.Tenant != nil:
+			tell(*p.Tenant)
+		case p.Applied != nil:
+			p.Applied.File = file
+			l.failed = p.Error
+			l.answers <- *p.Applied
+		}
+	}
+}
+
+// hello asks for the tenant's state.
+func (l *link) hello() error { return send(l.conn, packet{}, nil) }
+
+// order has the mediator apply o.
+func (l *link) order(o Order) (Applied, error) {
+	l.ordered.Lock()
+	defer l.ordered.Unlock()
+	if err := send(l.conn, packet{Order: &o}, nil); err != nil {
+		return Applied{}, errMediatorGone
+	}
+	a, ok := <-l.answers
+	switch {
+	case !ok:
+		return Applied{}, errMediatorGone
+	case l.failed != "":
+		return Applied{}, errors.New(l.failed)
+	}
+	return a, nil
+}
+
+// Mediator is what a mediator does for its pacer.
+type Mediator interface {
+	Tenant() Tenant
+	Apply(Order) (Applied, error)
+}
+
+// Server is a mediator's side of the connection.
+type Server struct {
+	conn    *net.UnixConn
+	m       Mediator
+	mu      sync.Mutex // of writes
+	changed chan struct{}
+}
+
+// NewServer serves m on conn, once Serve is called.
+func NewServer(conn *net.UnixConn, m Mediator) *Server {
+	return &Server{conn: conn, m: m, changed: make(chan struct{}, 1)}
+}
+
+// Changed has the pacer told that the tenant's state is another. It never blocks.
+func (s *Server) Changed() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Serve answers until the pacer ends or the connection is closed.
+func (s *Server) Serve() error {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-s.changed:
+				s.tell()
+			}
+		}
+	}()
+	buf := make([]byte, maxPacket)
+	for {
+		p, file, err := receive(s.conn, buf)
+		if file != nil {
+			file.Close()
+		}
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("hear the pacer: %w", err)
+		case p.Order == nil:
+			s.Changed()
+		default:
+			if err := s.answer(*p.Order); err != nil {
+				return fmt.Errorf("answer the pacer: %w", err)
+			}
+		}
+	}
+}
+
+func (s *Server) tell() {
+	t := s.m.Tenant()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = send(s.conn, packet{Tenant: &t}, nil) // its end is Serve's to notice
+}
+
+func (s *Server) answer(o Order) error {
+	a, err := s.m.Apply(o)
+	out := packet{Applied: &a}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	if a.File != nil {
+		defer a.File.Close()
+	}
+	a.Disabled = a.Disabled[:min(len(a.Disabled), maxDisabled)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return send(s.conn, out, a.File)
+}
