@@ -8,12 +8,13 @@ import "time"
 func clockControls() map[uint32]control {
 	return map[uint32]control{
 		0x20802068: constant(1), // PERF_GET_CURRENT_PSTATE: P0
-		0x20809001: constant(allClockDomains),
+		0x20809001: answer((*controlCall).programmableDomains),
 		0x20809004: answer((*controlCall).clockNow),
 		0x20808545: answer((*controlCall).clockRatio),
 		0x20809009: answer((*controlCall).clockDomains),
 		0x20809064: (*controlCall).clockFrequencies,
 		0x20808513: (*controlCall).thermal,
+		0x2080a026: (*controlCall).clockShares,
 		0x2080a068: constant(1), // performance states: P0 alone
 		0x2080a097: answer((*controlCall).utilization),
 	}
@@ -23,6 +24,13 @@ const allClockDomains = ^uint32(0)
 
 // Clock domains.
 const clockMemory = 4
+
+type programmableDomains struct{ Mask, _ uint32 }
+
+func (c *controlCall) programmableDomains(p *programmableDomains) status {
+	p.Mask = allClockDomains
+	return ok
+}
 
 type clockDomains struct{ _, Mask uint32 }
 
@@ -50,6 +58,26 @@ func (c *controlCall) clockFrequencies() status {
 		if list[i].Domain == clockMemory {
 			list[i].KHz = m.MaxMemoryMHz * 1000
 		}
+	}
+	return ok
+}
+
+// clockShares answers a list of clock domains with how much of its highest frequency
+// each one runs at, in percent: libcuda's clock rates. After three words and a gap come
+// the count and the list.
+func (c *controlCall) clockShares() status {
+	const countAt, listAt, most = 16, 20, 32
+	type clock struct{ Domain, _, Percent, _ uint32 }
+	count, enough := viewAt[uint32](c.params, countAt)
+	if !enough {
+		return errInvalidParamStruct
+	}
+	list, fits := viewList[clock](c.params[listAt:], int(min(*count, most)))
+	if !fits {
+		return errInvalidParamStruct
+	}
+	for i := range list {
+		list[i].Percent = 100
 	}
 	return ok
 }

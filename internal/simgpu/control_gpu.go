@@ -2,6 +2,10 @@ package simgpu
 
 import "time"
 
+// watchdogDisabled says that no kernel is ended for running long, as on cards
+// without a display (NV2080_CTRL_RC_GET_WATCHDOG_INFO_FLAGS_DISABLED).
+const watchdogDisabled = 1
+
 // gpuControls are the controls of NV20_SUBDEVICE_0 about the card itself, its
 // timer, events and copy engines (ctrl2080gpu.h, ctrl2080mc.h, ctrl2080tmr.h,
 // ctrl2080event.h, ctrl2080ce.h).
@@ -27,10 +31,11 @@ func gpuControls() map[uint32]control {
 		0x20800403: answer((*controlCall).time),
 		0x20800406: answer((*controlCall).timeCorrelation),
 		0x20801701: answer((*controlCall).archInfo),
-		0x20801702: accept, // MC_SERVICE_INTERRUPTS: none is ever pending
-		0x2080200a: accept, // PERF_BOOST
-		0x2080220c: accept, // RC_RELEASE_WATCHDOG_REQUESTS
-		0x20802210: accept, // RC_SOFT_DISABLE_WATCHDOG
+		0x20801702: accept,                     // MC_SERVICE_INTERRUPTS: none is ever pending
+		0x2080200a: accept,                     // PERF_BOOST
+		0x20802209: constant(watchdogDisabled), // RC_GET_WATCHDOG_INFO
+		0x2080220c: accept,                     // RC_RELEASE_WATCHDOG_REQUESTS
+		0x20802210: accept,                     // RC_SOFT_DISABLE_WATCHDOG
 		0x20802a01: answer((*controlCall).copyCaps),
 		0x20802a03: answer((*controlCall).copyCapsV2),
 		0x20802a0a: (*controlCall).allCopyCaps,
