@@ -51,6 +51,11 @@ bench: build nvidia-userspace ## Measure what mediation costs; writes docs/perfo
 isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md
 	QGPU_WRITE_DOCS=1 $(GO) test -count 1 -run TestIsolation ./e2e/...
 
+.PHONY: samples
+samples: build nvidia-userspace ## Run NVIDIA's deviceQuery and bandwidthTest (fetches 860 MB)
+	hack/cuda-samples
+	$(GO) test -count 1 -tags samples -run TestSamples ./e2e/...
+
 .PHONY: clean
 clean: ## Remove what was built (not what was fetched)
 	rm -rf $(BIN)
