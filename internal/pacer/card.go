@@ -61,10 +61,11 @@ type card struct {
 	tenant *Tenant // nil: not known yet
 	events chan struct{}
 
-	window timeshare.Window
-	order  Order   // the last that was applied
-	placed bool    // there was one
-	held   Applied // its answer, while it has a file
+	window  timeshare.Window
+	balance balance
+	order   Order   // the last that was applied
+	placed  bool    // there was one
+	held    Applied // its answer, while it has a file
 }
 
 func newCard(cfg Config, i int, s placement.Slice, l *link, c *clocks) (*card, error) {
@@ -135,10 +136,15 @@ func (c *card) pace(ctx context.Context) error {
 	if err := c.set(turn, !open); err != nil {
 		return err
 	}
+	c.balance.forget()
 	for {
+		at := edge
+		if open {
+			at = c.balance.end(c.window, edge)
+		}
 		// What is to be at the edge is set a little before, and takes effect with the
 		// restart: that is one call, and those of neighbours that are due then agree.
-		if !c.sleepUntil(ctx, edge-ahead) {
+		if !c.sleepUntil(ctx, at-ahead) {
 			c.changed()
 			return nil
 		}
@@ -146,17 +152,25 @@ func (c *card) pace(ctx context.Context) error {
 		if err := c.stage(turn, !open); err != nil {
 			return err
 		}
-		if err := c.awaitEdge(edge); err != nil {
+		if err := c.awaitEdge(at); err != nil {
 			return err
 		}
 		if err := c.commit(); err != nil {
 			return err
 		}
-		_, edge = c.window.At(edge + 1)
+		if now, err = c.clocks.now(c.minor); err != nil {
+			return err
+		}
+		c.balance.turned(c.window, open, edge, now)
+		if _, edge = c.window.At(edge); now >= edge { // the machine stood still
+			c.changed()
+			return nil
+		}
 	}
 }
 
-// ahead is how long before an edge of a window its order is given, in ns.
+// ahead is how long before an edge of a window its order is given, in ns: less than the
+// shortest window, so that no other tenant's edge lies between.
 const ahead = uint64(2 * time.Millisecond)
 
 // groups is the number of the tenant's groups here.
@@ -195,8 +209,22 @@ func (c *card) plan() (turn uint64, ok bool, err error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("plan the card: %w", err)
 	}
-	c.window = p.Windows()[0]
+	windows := p.Windows()
+	c.window, c.balance.beyond = windows[0], beyond(&p, windows, others)
 	return uint64(p.Settings[0].Turn.Microseconds()), true, nil
+}
+
+// beyond is the part of the card that the tenant, the first of the plan's, has right after
+// its window, if those of the others whose time that is work.
+func beyond(p *timeshare.Plan, windows []timeshare.Window, others []Entry) float64 {
+	end := uint64(windows[0].Offset + windows[0].Length)
+	turn, most := p.Settings[0].Turn, time.Duration(0)
+	for i, e := range others {
+		if open, _ := windows[i+1].At(end); open && e.Groups > 0 {
+			most = max(most, p.Settings[i+1].Turn)
+		}
+	}
+	return float64(turn) / float64(turn+most)
 }
 
 func planned(e Entry) timeshare.Tenant {

@@ -30,7 +30,7 @@ func New() *cobra.Command {
 			runtime.LockOSThread() // a CUDA context belongs to a thread
 		},
 	}
-	root.AddCommand(infoCommand(), fillCommand(), pathsCommand(), launchCommand(), loopCommand(), cyclesCommand())
+	root.AddCommand(infoCommand(), fillCommand(), pathsCommand(), launchCommand(), loopCommand(), loadCommand(), cyclesCommand())
 	return root
 }
 
