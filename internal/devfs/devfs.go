@@ -35,6 +35,9 @@ type View struct {
 	Hide []string
 	// Empty are folders whose content is not shown.
 	Empty []string
+	// Scratch is a folder for mount points while Enter works; empty: the system's
+	// for temporary files. Enter leaves nothing there, unless it is killed.
+	Scratch string
 }
 
 // Enter moves the calling thread, which must be locked, into a mount namespace
@@ -99,7 +102,7 @@ func (v View) cover(dir string) error {
 	if dir == "" {
 		return v.bindFiles()
 	}
-	cover, err := os.MkdirTemp("", "qgpu-view-")
+	cover, err := os.MkdirTemp(v.Scratch, "view-")
 	if err != nil {
 		return err
 	}
@@ -217,7 +220,7 @@ func (v View) bindFiles() error {
 		if current, err := os.ReadFile(path); err != nil || string(current) == content {
 			continue // a cover has it already
 		}
-		f, err := os.CreateTemp("", "qgpu-file-")
+		f, err := os.CreateTemp(v.Scratch, "view-")
 		if err != nil {
 			return err
 		}

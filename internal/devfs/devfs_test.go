@@ -35,6 +35,8 @@ func TestView(t *testing.T) {
 		},
 		Hide:  []string{"/dev/zero", "/dev/rand*"},
 		Empty: []string{hidden},
+
+		Scratch: t.TempDir(),
 	}
 	err = Do(v, func() error {
 		var st unix.Stat_t
@@ -74,7 +76,10 @@ func TestView(t *testing.T) {
 		t.Errorf("outside the view: %v", err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || strings.Contains(string(mounts), "qgpu-view") {
+	if err != nil || strings.Contains(string(mounts), v.Scratch) {
 		t.Errorf("mounts were left behind (%v)", err)
+	}
+	if left, err := os.ReadDir(v.Scratch); err != nil || len(left) > 0 {
+		t.Errorf("left behind in the scratch folder: %v (%v)", left, err)
 	}
 }

@@ -80,7 +80,9 @@ func Run(ctx context.Context, node *Node, req Request) error {
 	}
 
 	runtime.LockOSThread() // for good: namespace, filter and credentials are this thread's
-	if err := devfs.Enter(node.view(admission.Tenant.Placement, req.StateDir)); err != nil {
+	view := node.view(admission.Tenant.Placement, req.StateDir)
+	view.Scratch = admission.Dir // goes with the tenant, should this process be killed
+	if err := devfs.Enter(view); err != nil {
 		return err
 	}
 	if err := privilege.Bound(keptCapabilities); err != nil {
