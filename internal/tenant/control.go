@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/qgpu-project/qgpu/internal/share"
 )
 
 // The control protocol is one line of JSON each way a connection.
 type request struct {
-	Op string `json:"op"`
+	Op    string       `json:"op"`
+	Share *share.Share `json:"share,omitempty"` // of opResize
 }
 
 type reply struct {
@@ -25,11 +28,12 @@ type reply struct {
 
 const (
 	opState        = "state"
+	opResize       = "resize"
 	controlTimeout = 5 * time.Second
 	maxLine        = 1 << 20
 )
 
-// Stater tells a tenant's state.
+// Stater tells a tenant's state. It may be a [Resizer], too.
 type Stater interface {
 	State() State
 }
@@ -66,6 +70,10 @@ func answer(conn *net.UnixConn, s Stater) error {
 	case req.Op == opState:
 		state := s.State()
 		out.State = &state
+	case req.Op == opResize:
+		if err := resize(s, req.Share); err != nil {
+			out.Error = err.Error()
+		}
 	default:
 		out.Error = fmt.Sprintf("unknown request %q", req.Op)
 	}
@@ -99,25 +107,11 @@ func readLine[T any](conn net.Conn) (T, error) {
 
 // State asks the mediator of tenant id for its state.
 func (r *Registry) State(ctx context.Context, id string) (State, error) {
-	var d net.Dialer
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
-	defer cancel()
-	conn, err := d.DialContext(ctx, "unix", r.path(id, controlFile))
+	out, err := r.ask(ctx, id, request{Op: opState})
 	if err != nil {
-		return State{}, fmt.Errorf("ask tenant %s's mediator: %w", id, err)
+		return State{}, err
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(controlTimeout))
-	if err := json.NewEncoder(conn).Encode(request{Op: opState}); err != nil {
-		return State{}, fmt.Errorf("ask tenant %s's mediator: %w", id, err)
-	}
-	out, err := readLine[reply](conn)
-	switch {
-	case err != nil:
-		return State{}, fmt.Errorf("tenant %s's mediator did not answer: %w", id, err)
-	case out.Error != "":
-		return State{}, fmt.Errorf("tenant %s's mediator refused: %s", id, out.Error)
-	case out.State == nil:
+	if out.State == nil {
 		return State{}, fmt.Errorf("tenant %s's mediator sent no state", id)
 	}
 	return *out.State, nil

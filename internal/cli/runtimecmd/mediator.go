@@ -81,9 +81,9 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 	}
 	defer m.Close()
 	unix.CloseOnExec(launch.LockFD)
+	var p *pacing
 	if paced {
-		p, err := startPacing(m, t, log)
-		if err != nil {
+		if p, err = startPacing(m, t, log); err != nil {
 			return err
 		}
 		defer p.Close()
@@ -93,7 +93,7 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 		return err
 	}
 	defer control.Close()
-	go tenant.ServeControl(control, stater{m, log}, log)
+	go tenant.ServeControl(control, stater{m, p, log}, log)
 	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
@@ -200,8 +200,17 @@ func (h handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.m.Lost(n, a
 
 // stater tells a mediator's state in the registry's words.
 type stater struct {
-	m   *mediator.Mediator
-	log *slog.Logger
+	m      *mediator.Mediator
+	pacing *pacing // nil for a tenant of whole cards
+	log    *slog.Logger
+}
+
+// Resize implements tenant.Resizer.
+func (s stater) Resize(to share.Share) error {
+	if s.pacing == nil {
+		return errors.New("a tenant of whole cards has no limits that could be changed")
+	}
+	return s.pacing.resize(to)
 }
 
 func (s stater) State() tenant.State {

@@ -106,6 +106,7 @@ func confine() error {
 // pacing is a mediator as its tenant's pacer sees it.
 type pacing struct {
 	m      *mediator.Mediator
+	cards  int
 	limits timeshare.Limits
 	conn   *net.UnixConn
 	server *pacer.Server
@@ -120,7 +121,7 @@ func startPacing(m *mediator.Mediator, t tenant.Tenant, log *slog.Logger) (*paci
 	if err != nil {
 		return nil, err
 	}
-	p := &pacing{m: m, limits: timeshare.DefaultLimits(), conn: conn, share: t.Share}
+	p := &pacing{m: m, cards: len(t.Placement), limits: timeshare.DefaultLimits(), conn: conn, share: t.Share}
 	p.server = pacer.NewServer(conn, p)
 	m.Pace(p.server.Changed)
 	go func() {
@@ -129,6 +130,22 @@ func startPacing(m *mediator.Mediator, t tenant.Tenant, log *slog.Logger) (*paci
 		}
 	}()
 	return p, nil
+}
+
+// resize changes the tenant's share.
+func (p *pacing) resize(to share.Share) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	quotas := make([]uint64, p.cards)
+	for i := range quotas {
+		quotas[i] = uint64(to.PerCard().Memory)
+	}
+	if err := p.m.SetQuotas(quotas); err != nil {
+		return err
+	}
+	p.share = to
+	p.server.Changed()
+	return nil
 }
 
 // Close ends the pacer.
