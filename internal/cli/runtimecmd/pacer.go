@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -26,6 +29,7 @@ import (
 
 func pacerCommand() *cobra.Command {
 	var record, boards string
+	var alone bool
 	c := &cobra.Command{
 		Use:    "pacer",
 		Short:  "Hold one tenant to its share of compute, beside its mediator",
@@ -33,7 +37,14 @@ func pacerCommand() *cobra.Command {
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			err := pace(c.Context(), log, record, boards)
+			err := confine()
+			switch {
+			case err != nil:
+			case alone:
+				err = pace(c.Context(), log, record, boards)
+			default:
+				err = supervise(c.Context(), log)
+			}
 			if err != nil {
 				log.Error("pacer ends", "err", err)
 			}
@@ -42,21 +53,35 @@ func pacerCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&record, "record", "", "the tenant's record, as JSON")
 	c.Flags().StringVar(&boards, "boards", "", "folder of the cards' boards")
+	c.Flags().BoolVar(&alone, "alone", false, "pace, and do not watch over who does")
 	return c
 }
+
+// supervise has another process pace, and a new one if that fails: its successor puts
+// right what it left.
+func supervise(ctx context.Context, log *slog.Logger) error {
+	link := os.NewFile(uintptr(launch.PacerLinkFD), "link")
+	defer link.Close()
+	for {
+		child := exec.CommandContext(ctx, "/proc/self/exe", append(slices.Clone(os.Args[1:]), "--alone")...)
+		child.Stderr = os.Stderr
+		child.ExtraFiles = []*os.File{link}
+		err := child.Run()
+		if err == nil || ctx.Err() != nil {
+			return nil // the mediator has ended
+		}
+		log.Error("the tenant was not paced for a moment", "err", err)
+		time.Sleep(pacerPause)
+	}
+}
+
+// pacerPause keeps a pacer that fails at once from being started all the time.
+const pacerPause = 200 * time.Millisecond
 
 func pace(ctx context.Context, log *slog.Logger, record, boards string) error {
 	var t tenant.Tenant
 	if err := json.Unmarshal([]byte(record), &t); err != nil {
 		return fmt.Errorf("read the tenant's record: %w", err)
-	}
-	for _, s := range t.Placement {
-		if err := os.MkdirAll(filepath.Join(boards, s.UUID), 0o755); err != nil {
-			return fmt.Errorf("make the card's board: %w", err)
-		}
-	}
-	if err := confine(); err != nil {
-		return err
 	}
 	conn, err := packets(launch.PacerLinkFD)
 	if err != nil {
@@ -110,6 +135,8 @@ type pacing struct {
 	limits timeshare.Limits
 	conn   *net.UnixConn
 	server *pacer.Server
+	log    *slog.Logger
+	closed atomic.Bool
 
 	mu    sync.Mutex
 	share share.Share
@@ -121,13 +148,16 @@ func startPacing(m *mediator.Mediator, t tenant.Tenant, log *slog.Logger) (*paci
 	if err != nil {
 		return nil, err
 	}
-	p := &pacing{m: m, cards: len(t.Placement), limits: timeshare.DefaultLimits(), conn: conn, share: t.Share}
+	p := &pacing{m: m, cards: len(t.Placement), limits: timeshare.DefaultLimits(), conn: conn, share: t.Share, log: log}
 	p.server = pacer.NewServer(conn, p)
 	m.Pace(p.server.Changed)
 	go func() {
-		if err := p.server.Serve(); err != nil {
-			log.Error("the tenant's pacer is lost", "err", err)
+		err := p.server.Serve()
+		if p.closed.Load() {
+			return
 		}
+		log.Error("the tenant's pacer is lost", "err", err)
+		p.open()
 	}()
 	return p, nil
 }
@@ -148,8 +178,25 @@ func (p *pacing) resize(to share.Share) error {
 	return nil
 }
 
+// open lets the tenant on its cards when its pacer is lost for good. That takes effect with
+// the next restart of the runlist, by a neighbour.
+func (p *pacing) open() {
+	for i := range p.cards {
+		a, err := p.Apply(pacer.Order{Card: i, Turn: p.limits.MinSlice})
+		if err != nil {
+			p.log.Warn("the tenant cannot be let on its card", "err", err)
+		}
+		if a.File != nil {
+			a.File.Close()
+		}
+	}
+}
+
 // Close ends the pacer.
-func (p *pacing) Close() error { return p.conn.Close() }
+func (p *pacing) Close() error {
+	p.closed.Store(true)
+	return p.conn.Close()
+}
 
 // Tenant implements pacer.Mediator.
 func (p *pacing) Tenant() pacer.Tenant {

@@ -1,0 +1,233 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// All shares here are measured by the simulated card itself, on its own clock. What a busy
+// machine still does to them is to delay programs and pacers: hence the tolerance.
+const (
+	tolerance = 5.0 // points of the card
+	window    = "1500ms"
+)
+
+// longKernels are arguments of cudaload load that have the card never wait for the
+// program, even if that does not run for hundreds of milliseconds.
+var longKernels = []string{"load", "--blocks", "524288", "--wait", "--json"}
+
+// worker is a tenant that keeps its card busy once it is told to.
+type worker struct {
+	*background
+	mediator int
+}
+
+// startWorker starts a tenant with a share, given as flags of qgpu run, whose program is
+// ready to work for seconds of the card's time.
+func (m *machine) startWorker(seconds int, flags string) *worker {
+	m.t.Helper()
+	load := append([]string{m.program("cudaload")}, longKernels...)
+	return m.startTenant(flags, append(load, "--seconds", strconv.Itoa(seconds))...)
+}
+
+// startTenant starts a program that says it is ready.
+func (m *machine) startTenant(flags string, program ...string) *worker {
+	m.t.Helper()
+	known := m.mediators()
+	args := append([]string{"run", "--driver", "simulated", "--memory", "2Gi"}, strings.Fields(flags)...)
+	w := &worker{background: m.startCommand(m.command("qgpu", append(append(args, "--"), program...)...))}
+	if line := w.line(); line != "ready" {
+		m.t.Fatalf("the program said %q", line)
+	}
+	for id, pid := range m.mediators() {
+		if _, ok := known[id]; !ok {
+			w.mediator = pid
+		}
+	}
+	return w
+}
+
+func (w *worker) work() { fmt.Fprintln(w.stdin) }
+
+// mediators are the process ids of the tenants' mediators, by tenant.
+func (m *machine) mediators() map[string]int {
+	m.t.Helper()
+	pids := make(map[string]int)
+	for _, t := range decode[[]struct {
+		ID    string
+		State struct{ Mediator int }
+	}](m.t, m.mustRun("qgpu", "ps", "-o", "json")) {
+		pids[t.ID] = t.State.Mediator
+	}
+	return pids
+}
+
+// parts measures what workers have of the first card, in percent.
+func (m *machine) parts(workers ...*worker) []float64 {
+	m.t.Helper()
+	cards := decode[[]struct {
+		Processes map[int]struct{ Part float64 }
+	}](m.t, m.mustRun("qgpu-sim", "usage", "--window", window))
+	var parts []float64
+	for _, w := range workers {
+		parts = append(parts, 100*cards[0].Processes[w.mediator].Part)
+	}
+	m.t.Logf("parts of the card: %.1f %%", parts)
+	return parts
+}
+
+func checkPart(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > tolerance {
+		t.Errorf("%s had %.1f %% of the card, want %.0f", what, got, want)
+	}
+}
+
+// TestPolicies has tenants of 25 and 75 percent work at the same time, and then the larger
+// one alone.
+func TestPolicies(t *testing.T) {
+	for _, c := range []struct {
+		policy             string
+		small, large, idle float64
+	}{
+		{"best-effort", 50, 50, 100},
+		{"burst-share", 25, 75, 100},
+		{"fixed-share", 25, 75, 25},
+	} {
+		t.Run(c.policy, func(t *testing.T) {
+			m := newMachine(t, config{})
+			small := m.startWorker(60, "--core 25 --policy "+c.policy)
+			large := m.startWorker(60, "--core 75")
+			small.work()
+			large.work()
+			got := m.parts(small, large)
+			checkPart(t, "the tenant of 25 %", got[0], c.small)
+			checkPart(t, "the tenant of 75 %", got[1], c.large)
+			large.kill()
+			m.eventually("the large tenant is gone", func() bool { return len(m.mediators()) == 1 })
+			checkPart(t, "the tenant of 25 %, alone", m.parts(small)[0], c.idle)
+		})
+	}
+}
+
+func TestAnotherPolicyIsRefused(t *testing.T) {
+	m := newMachine(t, config{})
+	first := m.startWorker(1, "--core 25 --policy fixed-share")
+	r := m.run("qgpu", "run", "--driver", "simulated", "--memory", "1Gi", "--policy", "burst-share", "--", "true")
+	if r.code == 0 || !strings.Contains(r.stderr, "is shared by fixed-share, by tenant") {
+		t.Errorf("a tenant with another policy exited with %d: %s", r.code, r.stderr)
+	}
+	first.kill()
+}
+
+// TestOnlineFirst has an offline tenant give way to an online one, and go on when that
+// ends.
+func TestOnlineFirst(t *testing.T) {
+	m := newMachine(t, config{})
+	offline := m.startWorker(60, "--class offline --core 50")
+	offline.work()
+	checkPart(t, "the offline tenant alone", m.parts(offline)[0], 50)
+	online := m.startWorker(60, "--class online")
+	online.work()
+	got := m.parts(offline, online)
+	checkPart(t, "the offline tenant", got[0], 0)
+	checkPart(t, "the online tenant", got[1], 100)
+	online.kill()
+	m.eventually("the online tenant is gone", func() bool { return len(m.mediators()) == 1 })
+	checkPart(t, "the offline tenant alone again", m.parts(offline)[0], 50)
+}
+
+// TestTheUnitIsTheTenant compares a tenant of four processes with one of a single process.
+func TestTheUnitIsTheTenant(t *testing.T) {
+	m := newMachine(t, config{})
+	load := strings.Join(append([]string{m.program("cudaload")}, longKernels...), " ") + " --seconds 60 <$0 >$0.out &"
+	script := strings.Join([]string{
+		"trap 'kill $(jobs -p)' TERM",
+		"mkfifo $0.1 $0.2 $0.3 $0.4; for i in 1 2 3 4; do", strings.ReplaceAll(load, "$0", "$0.$i"), "done",
+		`exec 6>$0.1 7>$0.2 8>$0.3 9>$0.4; until [ "$(cat $0.*.out | wc -l)" = 4 ]; do sleep 0.05; done`,
+		"echo ready; read line; echo >&6; echo >&7; echo >&8; echo >&9; wait",
+	}, "\n")
+	many := m.startTenant("", "bash", "-c", script, filepath.Join(t.TempDir(), "load"))
+	one := m.startWorker(60, "")
+	many.work()
+	one.work()
+	got := m.parts(many, one)
+	checkPart(t, "the tenant of four processes", got[0], 50)
+	checkPart(t, "the tenant of one process", got[1], 50)
+	many.cmd.Process.Signal(syscall.SIGTERM)
+	many.wait()
+}
+
+// TestSet changes the shares of a tenant that works.
+func TestSet(t *testing.T) {
+	m := newMachine(t, config{})
+	w := m.startWorker(60, "--core 20 --policy fixed-share")
+	w.work()
+	checkPart(t, "the tenant of 20 %", m.parts(w)[0], 20)
+	var id string
+	for id = range m.mediators() {
+	}
+	m.mustRun("qgpu", "set", id, "--core", "60", "--memory", "3Gi")
+	checkPart(t, "the tenant of 60 %", m.parts(w)[0], 60)
+	if r := m.run("qgpu", "set", id, "--memory", "8Mi"); r.code == 0 || !strings.Contains(r.stderr, "8 MiB of card 0 are asked for, and ") {
+		t.Errorf("less memory than is in use was accepted: %d, %s", r.code, r.stderr)
+	}
+	if ps := m.mustRun("qgpu", "ps"); !strings.Contains(ps, "60%") || !strings.Contains(ps, "/3Gi") {
+		t.Errorf("qgpu ps does not show the new share:\n%s", ps)
+	}
+}
+
+// pacers are the processes that pace tenants of m.
+func (m *machine) pacers() []int {
+	m.t.Helper()
+	var pids []int
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if strings.Contains(string(line), "\x00pacer\x00") && strings.Contains(string(line), m.stateDir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestPacerKilled: who takes the place of a pacer that is killed while the tenant's window
+// is shut opens it again, and all have their shares.
+func TestPacerKilled(t *testing.T) {
+	m := newMachine(t, config{})
+	small := m.startWorker(60, "--core 10 --policy fixed-share")
+	small.work()
+	checkPart(t, "the small tenant", m.parts(small)[0], 10)
+	for range 3 {
+		pids := m.pacers()
+		if len(pids) != 2 {
+			t.Fatalf("there are %d processes that pace a tenant, want one and who watches it", len(pids))
+		}
+		if err := syscall.Kill(slices.Max(pids), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		m.eventually("another pacer is there", func() bool {
+			now := m.pacers()
+			return len(now) == 2 && slices.Max(now) != slices.Max(pids)
+		})
+	}
+	large := m.startWorker(60, "--core 50")
+	large.work()
+	got := m.parts(small, large)
+	checkPart(t, "the small tenant", got[0], 10)
+	checkPart(t, "the large tenant", got[1], 50)
+}
