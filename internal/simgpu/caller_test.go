@@ -244,6 +244,18 @@ func newRM(t testing.TB, d *Driver, pid int) *rm {
 	return r
 }
 
+// body is what the driver keeps of the client's object h.
+func body[T any](r *rm, h uint32) T {
+	r.t.Helper()
+	r.d.lock()
+	defer r.d.mu.Unlock()
+	_, b, is := find[T](r.d.clients[r.client], h)
+	if !is {
+		r.t.Fatalf("object %#x is not a %T", h, b)
+	}
+	return b
+}
+
 // link registers a file with the control file.
 func (r *rm) link(fd int32) {
 	r.t.Helper()

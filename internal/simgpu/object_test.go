@@ -247,7 +247,7 @@ func TestMapMemory(t *testing.T) {
 	}
 	defer unix.Munmap(view)
 	view[5] = 0xa5
-	_, m, _ := find[*memory](d.clients[r.client], 0x30)
+	m := body[*memory](r, 0x30)
 	var b [1]byte
 	if _, err := m.bytes.ReadAt(b[:], 5); err != nil || b[0] != 0xa5 {
 		t.Errorf("the object holds %#x where the mapping wrote 0xa5 (%v)", b[0], err)

@@ -134,9 +134,7 @@ func TestChannelsSeeWhatUVMMaps(t *testing.T) {
 			t.Fatal(version, s)
 		}
 
-		c := d.clients[r.client]
-		_, m, _ := find[*memory](c, 0x30)
-		_, as, _ := find[*addressSpace](c, 0x42)
+		m, as := body[*memory](r, 0x30), body[*addressSpace](r, 0x42)
 		if _, err := m.bytes.WriteAt([]byte("hello"), 128*kib+7); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +142,7 @@ func TestChannelsSeeWhatUVMMaps(t *testing.T) {
 		if err := as.space.ReadAt(got[:], base+7); err != nil || string(got[:]) != "hello" {
 			t.Errorf("%s: the channel's address space reads %q (%v)", version, got, err)
 		}
-		if _, body, is := find[*channel](c, ch); !is || body == nil {
+		if body[*channel](r, ch) == nil {
 			t.Error("the channel is gone")
 		}
 		free := nvgpu.UVM_FREE_PARAMS{Base: base, Length: 2 * mib}
@@ -189,7 +187,7 @@ func TestManagedMemoryIsTheFileAtItsOwnAddress(t *testing.T) {
 	if _, err := r.fds[fd].WriteAt([]byte("managed"), at); err != nil {
 		t.Fatal(err)
 	}
-	_, as, _ := find[*addressSpace](d.clients[r.client], 0x42)
+	as := body[*addressSpace](r, 0x42)
 	var got [7]byte
 	if err := as.space.ReadAt(got[:], at); err != nil || string(got[:]) != "managed" {
 		t.Errorf("the card reads %q (%v)", got, err)
