@@ -21,7 +21,7 @@ const (
 
 // longKernels are arguments of cudaload load that have the card never wait for the
 // program, even if that does not run for hundreds of milliseconds.
-var longKernels = []string{"load", "--blocks", "524288", "--wait", "--json"}
+var longKernels = []string{"load", "--blocks", "131072", "--wait", "--json"}
 
 // worker is a tenant that keeps its card busy once it is told to.
 type worker struct {

@@ -84,7 +84,7 @@ func loadCommand() *cobra.Command {
 	f := c.Flags()
 	f.Float64Var(&o.seconds, "seconds", 5, "how long, on the card's clock")
 	f.StringVar(&o.pattern, "pattern", constant, "constant or bursty")
-	f.Uint32Var(&o.blocks, "blocks", 1<<16, "thread blocks of each kernel: how long it takes")
+	f.Uint32Var(&o.blocks, "blocks", 1<<15, "thread blocks of each kernel: how long it takes, which should be less than a time slice")
 	f.DurationVar(&o.idle, "idle", 20*time.Millisecond, "pause between the bursts of a bursty load")
 	f.BoolVar(&o.wait, "wait", false, `print "ready" and start with a line of standard input`)
 	f.BoolVar(&o.json, "json", false, "tell as one JSON object")
@@ -117,8 +117,8 @@ type round struct{ from, first, end cuda.Event }
 // roundKernels is the number of kernels of a round, ahead how many rounds are submitted
 // before the first of them is waited for.
 const (
-	roundKernels = 8
-	ahead        = 24
+	roundKernels = 32
+	ahead        = 48
 )
 
 func newLoad(o loadOptions) (*load, error) {

@@ -134,7 +134,7 @@ func (d *demo) show() error {
 		return fmt.Errorf("the card had %s in use before and has %s after", before, after)
 	}
 	fmt.Fprintln(d.out, "\nthe card is as it was")
-	return nil
+	return d.compute()
 }
 
 // wholeCard asks for the card's use of memory without a share.
