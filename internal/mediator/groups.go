@@ -156,7 +156,7 @@ func (c *call) allocChannel(class nvabi.RMClass, params message) seccomp.Answer 
 		o.compute = true
 		c.m.ledger.add(o)
 		if shut {
-			c.m.disable(card, true, []nvclient.Channel{{Client: o.client, Handle: o.handle}})
+			c.m.shutOff(o)
 		}
 	}
 	s.mu.Unlock()
@@ -164,6 +164,19 @@ func (c *call) allocChannel(class nvabi.RMClass, params message) seccomp.Answer 
 		s.changed()
 	}
 	return c.finish(errno)
+}
+
+// shutOff disables a channel that was just made.
+func (m *Mediator) shutOff(o newObject) {
+	if err := m.disable(o.card, true, []nvclient.Channel{{Client: o.client, Handle: o.handle}}); err != nil {
+		m.log.Warn("a new channel runs until the next order", "error", err)
+		return
+	}
+	m.ledger.mu.Lock()
+	defer m.ledger.mu.Unlock()
+	if c, ok := m.ledger.clients[o.client]; ok && c.objects[o.handle] != nil {
+		c.objects[o.handle].disabled = true
+	}
 }
 
 // Apply sets what an order says. Groups whose control file cannot be reached, since the

@@ -27,8 +27,8 @@ type object struct {
 	card       int
 	allocation *allocation
 	duplicate  bool
-	slice      uint64 // µs, of a channel group: what was set last
-	disabled   bool   // of a channel: what was set last
+	slice      uint64 // µs, of a channel group: what was set last; the schedule's lock guards it
+	disabled   bool   // of a channel: likewise
 
 	parent, child  *object // child: the youngest
 	older, younger *object // siblings
