@@ -108,7 +108,7 @@ func viewRules() map[uint32]controlRule {
 }
 
 // timeRules are the controls of scheduling and clocks: a card's time is shared out by
-// the agent of the node, and its clocks are the operator's.
+// the tenant's pacer, and its clocks are the operator's.
 func timeRules() map[uint32]controlRule {
 	return map[uint32]controlRule{
 		nvgpu.NVA06C_CTRL_CMD_GPFIFO_SCHEDULE: pass("without it nothing runs"),
