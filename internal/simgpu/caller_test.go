@@ -20,7 +20,8 @@ type process struct {
 	t    testing.TB
 	d    *Driver
 	pid  int
-	root bool
+	root bool // has CAP_SYS_ADMIN
+	nice bool // has CAP_SYS_NICE
 
 	fds    map[int32]*os.File
 	nextFD int32
@@ -53,6 +54,7 @@ func newDriver(t testing.TB, version string, models ...string) *Driver {
 
 func (p *process) Process() (int, error) { return p.pid, nil }
 func (p *process) Privileged() bool      { return p.root }
+func (p *process) Nice() bool            { return p.nice }
 
 // buffer gives b an address.
 func (p *process) buffer(b []byte) uint64 {
