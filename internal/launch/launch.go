@@ -141,12 +141,22 @@ func startTenant(node *Node, a *tenant.Admission, stateDir string) (*net.UnixCon
 	if a.Tenant.Share.WholeCards() {
 		return startMediator(node, a, nil)
 	}
-	link, err := startPacer(node, a, stateDir)
+	link, pacers, err := packetPair()
 	if err != nil {
 		return nil, err
 	}
-	defer link.Close()
-	return startMediator(node, a, link)
+	defer pacers.Close()
+	conn, err := startMediator(node, a, link)
+	link.Close()
+	if err != nil {
+		return nil, err
+	}
+	// Nobody waits for it but the tenant's first channel group, for its first order.
+	if err := spawnPacer(node, a, pacers, stateDir); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("start the tenant's pacer: %w", err)
+	}
+	return conn, nil
 }
 
 // startMediator starts the mediator of an admitted tenant and waits until it is

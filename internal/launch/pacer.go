@@ -16,23 +16,16 @@ import (
 // PacerLinkFD is the pacer's inherited descriptor: a socket to the tenant's mediator.
 const PacerLinkFD = 3
 
-// startPacer starts the pacer of an admitted tenant and returns the socket through which
-// its mediator reaches it. It does not wait: the mediator has the tenant's first channel
-// group wait for the pacer's first order.
-func startPacer(node *Node, a *tenant.Admission, stateDir string) (*os.File, error) {
+// packetPair is a connection between a mediator and its pacer.
+func packetPair() (mediators, pacers *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "pacer"), os.NewFile(uintptr(fds[1]), "mediator")
-	defer theirs.Close()
-	if err := spawnPacer(node, a, theirs, stateDir); err != nil {
-		ours.Close()
-		return nil, fmt.Errorf("start the tenant's pacer: %w", err)
-	}
-	return ours, nil
+	return os.NewFile(uintptr(fds[0]), "pacer"), os.NewFile(uintptr(fds[1]), "mediator"), nil
 }
 
+// spawnPacer starts the pacer of an admitted tenant, which reaches its mediator by link.
 func spawnPacer(node *Node, a *tenant.Admission, link *os.File, stateDir string) error {
 	log, err := os.OpenFile(filepath.Join(a.Dir, "pacer.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

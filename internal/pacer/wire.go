@@ -105,8 +105,13 @@ func (l *link) read(tell func(Tenant)) error {
 	}
 }
 
-// hello asks for the tenant's state.
-func (l *link) hello() error { return send(l.conn, packet{}, nil) }
+// hello asks for the tenant's state. A mediator that has ended is no error: read will tell.
+func (l *link) hello() error {
+	if err := send(l.conn, packet{}, nil); err != nil && !errors.Is(err, unix.EPIPE) {
+		return fmt.Errorf("ask the mediator: %w", err)
+	}
+	return nil
+}
 
 // order has the mediator apply o.
 func (l *link) order(o Order) (Applied, error) {

@@ -3,6 +3,7 @@ package runtimecmd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -62,7 +63,7 @@ func pacerCommand() *cobra.Command {
 func supervise(ctx context.Context, log *slog.Logger) error {
 	link := os.NewFile(uintptr(launch.PacerLinkFD), "link")
 	defer link.Close()
-	for {
+	for pause := firstPause; !ended(link); pause *= 2 {
 		child := exec.CommandContext(ctx, "/proc/self/exe", append(slices.Clone(os.Args[1:]), "--alone")...)
 		child.Stderr = os.Stderr
 		child.ExtraFiles = []*os.File{link}
@@ -71,12 +72,26 @@ func supervise(ctx context.Context, log *slog.Logger) error {
 			return nil // the mediator has ended
 		}
 		log.Error("the tenant was not paced for a moment", "err", err)
-		time.Sleep(pacerPause)
+		if pause > lastPause {
+			return fmt.Errorf("the tenant is not paced any more: %w", err)
+		}
+		time.Sleep(pause)
 	}
+	return nil
 }
 
-// pacerPause keeps a pacer that fails at once from being started all the time.
-const pacerPause = 200 * time.Millisecond
+// Between a pacer that failed and its successor there is a pause, longer each time, until
+// it is given up.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// ended reports whether the mediator at the other end of link has ended.
+func ended(link *os.File) bool {
+	n, _, err := unix.Recvfrom(int(link.Fd()), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil || errors.Is(err, unix.ECONNRESET)
+}
 
 func pace(ctx context.Context, log *slog.Logger, record, boards string) error {
 	var t tenant.Tenant
