@@ -47,6 +47,7 @@ type fakeDriver struct {
 	failAlloc  uint32 // status of the next memory allocation
 	onExecute  func()
 	pinned     []byte
+	samples    func(message) // tells utilisation; nil: refused
 }
 
 type fakeObject struct {
@@ -378,6 +379,12 @@ func (d *fakeDriver) control(a message) {
 		p.setU32(16, mediators)
 	case nvgpu.NV2080_CTRL_CMD_GPU_GET_PID_INFO:
 		p.setU64(8+16, d.used(card))
+	case nvgpu.NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2:
+		if d.samples == nil {
+			a.setU32(28, statusNotSupported)
+			return
+		}
+		d.samples(p)
 	}
 }
 

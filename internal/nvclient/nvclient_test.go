@@ -20,6 +20,7 @@ type rm struct {
 	refuse  map[uint32]Status            // controls by command, and allocations by class
 	memory  map[uint32]map[uint32]uint64 // by card and process
 	missing string                       // a path that cannot be opened
+	samples func(p message)              // answers a request for utilisation
 }
 
 func newRM() *rm {
@@ -127,6 +128,8 @@ func (r *rm) control(m message) {
 		for i := range int(p.u32(0)) {
 			p.setU32(8+8*i, map[uint32]uint32{fbTotalSize: 16 << 20, fbHeapSize: 15 << 20, fbHeapFree: 14 << 20}[p.u32(4+8*i)])
 		}
+	case nvgpu.NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2:
+		r.samples(p)
 	case nvgpu.NV2080_CTRL_CMD_GPU_GET_PID_INFO:
 		e := p[8:]
 		n := r.memory[card][e.u32(0)]

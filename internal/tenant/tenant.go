@@ -59,6 +59,19 @@ type CardState struct {
 	// memory, which the driver does not count.
 	Counted share.Memory `json:"counted"`
 	Managed share.Memory `json:"managed"` // the part of Used that is managed memory
+	// Groups are the tenant's channel groups on the compute engine: without one nothing
+	// of it runs. They are not counted for a tenant of whole cards.
+	Groups  int      `json:"groups"`
+	Compute *Compute `json:"compute,omitempty"` // nil: the driver does not tell
+}
+
+// Compute is the use of a card's compute engine over the last second, as the driver
+// measures it.
+type Compute struct {
+	// Busy is the part of the time in which the engine worked, for anybody, in percent.
+	Busy float64 `json:"busy"`
+	// Own: the driver saw no process on the engine but the tenant's.
+	Own bool `json:"own"`
 }
 
 // Refusal counts the refused calls of one name.

@@ -221,10 +221,12 @@ func (s stater) State() tenant.State {
 		s.log.Warn("the driver does not tell its count", "err", err)
 		counted = make([]uint64, len(usage.Cards))
 	}
+	groups := s.m.Groups()
 	for i, c := range usage.Cards {
 		state.Cards = append(state.Cards, tenant.CardState{
 			UUID: c.UUID, Quota: share.Memory(c.Quota), Used: share.Memory(c.Used),
 			Counted: share.Memory(counted[i]), Managed: share.Memory(c.Managed),
+			Groups: groups[i], Compute: s.compute(i),
 		})
 	}
 	for _, p := range usage.Processes {
@@ -234,4 +236,16 @@ func (s stater) State() tenant.State {
 		state.Refused = append(state.Refused, tenant.Refusal{Call: call, Count: stats.Refused[call]})
 	}
 	return state
+}
+
+// compute is the use of the tenant's i-th card, or nil where the driver does not tell.
+func (s stater) compute(i int) *tenant.Compute {
+	c, ok, err := s.m.Compute(i)
+	if err != nil {
+		s.log.Debug("the driver does not tell utilisation", "err", err)
+	}
+	if !ok {
+		return nil
+	}
+	return &tenant.Compute{Busy: c.Busy, Own: c.Own}
 }
