@@ -132,7 +132,7 @@ func confine() error {
 	}
 	// The sooner it runs when a window ends, the better it is kept. Where that is not
 	// allowed the windows still are right on average.
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	runtime.LockOSThread()
 	if err := privilege.Bound(pacerCapabilities); err != nil {
 		return err
