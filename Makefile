@@ -47,6 +47,10 @@ lint: tools ## Check formatting, vet, staticcheck and known vulnerabilities
 bench: build nvidia-userspace ## Measure what mediation costs; writes docs/performance.md
 	$(GO) run ./e2e/bench -bin $(BIN) -o docs/performance.md
 
+.PHONY: bench-share
+bench-share: build nvidia-userspace ## Measure shares of compute; writes docs/compute.md and its plot
+	$(GO) run ./e2e/benchshare -bin $(BIN) -o docs/compute.md
+
 .PHONY: isolation
 isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md
 	QGPU_WRITE_DOCS=1 $(GO) test -count 1 -run TestIsolation ./e2e/...

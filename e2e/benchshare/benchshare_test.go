@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+func TestAsked(t *testing.T) {
+	for _, c := range []struct {
+		policy share.Policy
+		cores  []int
+		idle   []bool
+		want   []float64
+	}{
+		{share.BestEffort, []int{10, 90}, []bool{false, false}, []float64{50, 50}},
+		{share.BurstShare, []int{5, 5, 10}, []bool{false, false, false}, []float64{25, 25, 50}},
+		{share.BurstShare, []int{5, 5, 10}, []bool{false, false, true}, []float64{50, 50, 0}},
+		{share.FixedShare, []int{5, 5, 10}, []bool{false, false, true}, []float64{5, 5, 0}},
+	} {
+		if got := asked(c.policy, c.cores, c.idle); !slices.Equal(got, c.want) {
+			t.Errorf("%s of %v: %v, want %v", c.policy, c.cores, got, c.want)
+		}
+	}
+}
+
+// TestRecord reads a tenant that has nothing for 100 ms and then half of the card.
+func TestRecord(t *testing.T) {
+	const ms = uint64(time.Millisecond)
+	rec := record{
+		{at: 1000 * ms, used: []time.Duration{0}},
+		{at: 1100 * ms, used: []time.Duration{0}},
+		{at: 1200 * ms, used: []time.Duration{50 * time.Millisecond}},
+	}
+	for _, c := range []struct {
+		from uint64
+		d    time.Duration
+		want float64
+	}{
+		{1000 * ms, 100 * time.Millisecond, 0},
+		{1100 * ms, 50 * time.Millisecond, 50},
+		{1050 * ms, 100 * time.Millisecond, 25},
+	} {
+		if got := rec.parts(c.from, c.d)[0]; math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v from %d: %v, want %v", c.d, c.from, got, c.want)
+		}
+	}
+	var parts []float64
+	rec.windows(100*time.Millisecond, func(p []float64) { parts = append(parts, p[0]) })
+	if !slices.Equal(parts, []float64{0, 50}) {
+		t.Errorf("windows of 100 ms: %v", parts)
+	}
+}
+
+func TestBriefExcessIsInTurns(t *testing.T) {
+	const ms = uint64(time.Millisecond)
+	c := cell{scene: newScene(share.FixedShare, 1, 30, 70), asked: []float64{30, 70}, got: []float64{30, 70}}
+	turns, err := turns(share.FixedShare, c.cores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := turns[0] * 2
+	rec := record{
+		{at: 0, used: []time.Duration{0, 0}},
+		{at: 100 * ms, used: []time.Duration{30*time.Millisecond + over, 0}},
+	}
+	if err := c.briefly(rec, 0); err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(c.excess-2) > 0.01 || c.brief != 70 {
+		t.Errorf("excess of %v turns and an error of %v, want 2 and 70", c.excess, c.brief)
+	}
+}
+
+// TestPlotIsXML also has names that XML would not take as they are be noticed.
+func TestPlotIsXML(t *testing.T) {
+	c := cell{scene: newScene(share.BurstShare, 1, 30, 70), asked: []float64{30, 70}, got: []float64{29, 70}}
+	text := plot([]cell{c})
+	d := xml.NewDecoder(strings.NewReader(text))
+	circles := 0
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "circle" {
+			circles++
+		}
+	}
+	if want := len(c.got) + len(policies); circles != want {
+		t.Errorf("%d circles, want %d", circles, want)
+	}
+}

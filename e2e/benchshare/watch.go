@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"sort"
+	"time"
+)
+
+// reading is what the card's own account says at a time of its clock.
+type reading struct {
+	at   uint64
+	used []time.Duration // by tenant
+}
+
+// record is a series of readings.
+type record []reading
+
+// pause is the time between readings.
+const pause = 2 * time.Millisecond
+
+// read asks the card once.
+func (s *site) read(tenants []*tenant) (reading, error) {
+	cards, err := s.card.Usage()
+	if err != nil {
+		return reading{}, err
+	}
+	if len(cards) == 0 {
+		return reading{}, errors.New("the simulator has no card")
+	}
+	r := reading{at: cards[0].Now}
+	for _, t := range tenants {
+		r.used = append(r.used, cards[0].Used[t.mediator])
+	}
+	return r, nil
+}
+
+// watch reads for a time of the card's clock.
+func (s *site) watch(tenants []*tenant, d time.Duration) (record, error) {
+	var rec record
+	for {
+		r, err := s.read(tenants)
+		if err != nil {
+			return nil, err
+		}
+		rec = append(rec, r)
+		if rec.span() >= d {
+			return rec, nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// span is the time from the first reading to the last.
+func (r record) span() time.Duration { return time.Duration(r[len(r)-1].at - r[0].at) }
+
+// usedBy is what tenant i had used at time t, between two readings by proportion.
+func (r record) usedBy(i int, t uint64) float64 {
+	k := sort.Search(len(r), func(k int) bool { return r[k].at >= t })
+	switch {
+	case k == len(r):
+		return float64(r[k-1].used[i])
+	case k == 0 || r[k].at == t:
+		return float64(r[k].used[i])
+	}
+	a, b := r[k-1], r[k]
+	part := float64(t-a.at) / float64(b.at-a.at)
+	return float64(a.used[i]) + part*float64(b.used[i]-a.used[i])
+}
+
+// parts are what tenants had of the d that began at time from, in percent.
+func (r record) parts(from uint64, d time.Duration) []float64 {
+	out := make([]float64, len(r[0].used))
+	for i := range out {
+		out[i] = 100 * (r.usedBy(i, from+uint64(d)) - r.usedBy(i, from)) / float64(d)
+	}
+	return out
+}
+
+// windows calls f with the parts of every window of length d that begins at a reading.
+func (r record) windows(d time.Duration, f func(parts []float64)) {
+	end := r[len(r)-1].at
+	for _, from := range r {
+		if from.at+uint64(d) > end {
+			return
+		}
+		f(r.parts(from.at, d))
+	}
+}
