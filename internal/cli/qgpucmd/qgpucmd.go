@@ -30,7 +30,7 @@ the compute, enforced at the driver's own system calls.`,
 	}
 	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir(), "folder of the tenants' state (QGPU_STATE_DIR)")
 	root.PersistentFlags().StringVar(&o.simDir, "sim-dir", simcmd.DefaultDir(), "folder of the simulator (QGPU_SIM_DIR)")
-	root.AddCommand(o.runCommand(), o.setCommand(), o.psCommand(), o.inspectCommand(), o.doctorCommand(), o.demoCommand())
+	root.AddCommand(o.runCommand(), o.setCommand(), o.psCommand(), o.topCommand(), o.inspectCommand(), o.doctorCommand(), o.demoCommand())
 	return root
 }
 
