@@ -48,7 +48,8 @@
 // at core/100 of the card's time and holds one turn at most, and the gate is shut when
 // it is empty. In any window w the tenant has at most w×core/100 and one turn. A tenant whose
 // groups have more than its turn even with slices of [Limits.MinSlice] is held by such a gate
-// too, to its share.
+// too, to its share. A gate needs the tenant's use to the fraction of a millisecond. Where
+// nothing tells that, a [Window] on the card's clock holds the cap.
 //
 // # What a tenant needs to know of the others
 //
