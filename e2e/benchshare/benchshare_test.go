@@ -101,3 +101,35 @@ func TestPlotIsXML(t *testing.T) {
 		t.Errorf("%d circles, want %d", circles, want)
 	}
 }
+
+// TestReport has a report say of each aim whether it was met.
+func TestReport(t *testing.T) {
+	good := cell{scene: newScene(share.BurstShare, 1, 30, 70), asked: []float64{30, 70}, got: []float64{30, 70}}
+	bad := good
+	bad.got, bad.brief = []float64{10, 60}, 20
+	r := results{
+		cells:  []cell{good, bad},
+		cost:   []costs{{share.BestEffort, 1, 100}, {share.BestEffort, 4, 99}},
+		online: online{idle: 50, taken: 49, aloneBusy: 100, besideBusy: 99},
+	}
+	r.online.bursty.idle, r.online.bursty.taken = 50, 40
+	met := make(map[string]string)
+	for _, a := range r.aims() {
+		met[a.Got] = a.Met
+	}
+	for got, want := range map[string]string{
+		"1 of 2 cells": "**not met**", "up to 20.00 points missed over 1 s": "**not met**", "80.0 %": "**not met**",
+		"0.00 turns above at most": "met", "1.00 %": "met", "up to 1.00 %": "met",
+	} {
+		if met[got] != want {
+			t.Errorf("%q is %q, want %q: %v", got, met[got], want, met)
+		}
+	}
+	var text strings.Builder
+	if err := r.write(&text, "p.svg"); err != nil {
+		t.Fatal(err)
+	}
+	if line := "| burst-share | 30:70 |  | 30.0 : 70.0 | 10.0 : 60.0 | 20.00 | 20.0 | 30.0 |"; !strings.Contains(text.String(), line) {
+		t.Errorf("the report has no line %q:\n%s", line, text.String())
+	}
+}
