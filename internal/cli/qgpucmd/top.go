@@ -6,8 +6,7 @@ import (
 	"os"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -51,8 +50,8 @@ Keys: q quits, the arrows or j and k select, s sorts by memory, compute or id.`,
 				_, err = io.WriteString(out, plain(f))
 				return err
 			}
-			m := newTopModel(c.Context(), source.read, interval, lipgloss.NewRenderer(out))
-			_, err = tea.NewProgram(m, tea.WithAltScreen(), tea.WithContext(c.Context()), tea.WithOutput(out)).Run()
+			m := newTopModel(c.Context(), source.read, interval)
+			_, err = tea.NewProgram(m, tea.WithContext(c.Context()), tea.WithOutput(out)).Run()
 			return err
 		},
 	}
@@ -73,6 +72,6 @@ func isTerminal(w io.Writer) bool {
 
 // plain is one frame for a file or a script: no colours, no keys.
 func plain(f frame) string {
-	v := view{frame: f, width: plainWidth, order: byMemory, styles: newStyles(lipgloss.NewRenderer(io.Discard))}
+	v := view{frame: f, width: plainWidth, order: byMemory}
 	return v.body().text()
 }

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	tea "charm.land/bubbletea/v2"
 )
 
 // order is by what a card's tenants are sorted.
@@ -55,9 +54,9 @@ type topModel struct {
 	view     view
 }
 
-func newTopModel(ctx context.Context, read func(context.Context) (frame, error), interval time.Duration, r *lipgloss.Renderer) topModel {
+func newTopModel(ctx context.Context, read func(context.Context) (frame, error), interval time.Duration) topModel {
 	return topModel{ctx: ctx, read: read, interval: interval, view: view{
-		width: plainWidth, history: map[string][]*float64{}, styles: newStyles(r),
+		width: plainWidth, history: map[string][]*float64{}, styles: newStyles(),
 	}}
 }
 
@@ -84,7 +83,7 @@ func (m topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.view.width, m.view.height = msg.Width, msg.Height
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		return m.key(msg.String())
 	case due:
 		return m, m.fetch
@@ -109,8 +108,12 @@ func (m topModel) key(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// View implements tea.Model.
-func (m topModel) View() string { return m.view.String() }
+// View implements tea.Model. The library leaves out colours that the terminal has not.
+func (m topModel) View() tea.View {
+	v := tea.NewView(m.view.String())
+	v.AltScreen = true
+	return v
+}
 
 // with is the view after a reading. A failed one leaves the last frame, and says so.
 func (v view) with(r reading) view {

@@ -3,20 +3,18 @@ package qgpucmd
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	tea "charm.land/bubbletea/v2"
 )
 
 // newTestModel is a model that was told the sample frame.
 func newTestModel(t *testing.T) topModel {
 	t.Helper()
 	read := func(context.Context) (frame, error) { return sampleFrame(), nil }
-	m := newTopModel(t.Context(), read, time.Millisecond, lipgloss.NewRenderer(io.Discard))
+	m := newTopModel(t.Context(), read, time.Millisecond)
 	return told(t, m, m.Init()())
 }
 
@@ -32,11 +30,11 @@ func told(t *testing.T, m topModel, msgs ...tea.Msg) topModel {
 func key(s string) tea.Msg {
 	switch s {
 	case "up":
-		return tea.KeyMsg{Type: tea.KeyUp}
+		return tea.KeyPressMsg{Code: tea.KeyUp}
 	case "down":
-		return tea.KeyMsg{Type: tea.KeyDown}
+		return tea.KeyPressMsg{Code: tea.KeyDown}
 	}
-	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(s)}
+	return tea.KeyPressMsg{Code: rune(s[0]), Text: s}
 }
 
 func TestSelect(t *testing.T) {
@@ -139,13 +137,13 @@ func TestResizeAndQuit(t *testing.T) {
 	if m.view.width != 33 || m.view.height != 7 {
 		t.Errorf("%d×%d", m.view.width, m.view.height)
 	}
-	for _, msg := range []tea.Msg{key("q"), tea.KeyMsg{Type: tea.KeyCtrlC}} {
+	for _, msg := range []tea.Msg{key("q"), tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}} {
 		_, cmd := m.Update(msg)
 		if cmd == nil || cmd() != tea.Quit() {
 			t.Errorf("%v does not quit", msg)
 		}
 	}
-	if !slices.Contains([]rune(m.View()), '…') {
+	if !slices.Contains([]rune(m.view.String()), '…') {
 		t.Error("nothing is cut in 33 columns")
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/charmbracelet/lipgloss"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/qgpu-project/qgpu/internal/share"
 )
@@ -26,9 +27,9 @@ type view struct {
 
 type styles struct{ title, card, faint, header, selected, full, bad lipgloss.Style }
 
-// newStyles are colours as far as r's terminal has them.
-func newStyles(r *lipgloss.Renderer) styles {
-	s := r.NewStyle()
+// newStyles are a terminal's; the zero styles are plain text.
+func newStyles() styles {
+	s := lipgloss.NewStyle()
 	return styles{
 		title: s.Bold(true), card: s.Bold(true).Foreground(lipgloss.Color("6")), faint: s.Faint(true),
 		header: s.Faint(true), selected: s.Reverse(true), full: s.Foreground(lipgloss.Color("3")),
@@ -209,24 +210,8 @@ func tableRow(columns []column, width int, text func(column) string) string {
 	return clip(strings.TrimRight(b.String(), " "), width)
 }
 
-// clip cuts s, which has no escape sequences, to so many columns.
-func clip(s string, width int) string {
-	if lipgloss.Width(s) <= width {
-		return s
-	}
-	var b strings.Builder
-	used := 1 // the ellipsis
-	for _, r := range s {
-		if used += lipgloss.Width(string(r)); used > width {
-			break
-		}
-		b.WriteRune(r)
-	}
-	if width < 1 {
-		return ""
-	}
-	return b.String() + "…"
-}
+// clip cuts s to so many columns.
+func clip(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
 // printable is s without what would steer a terminal: a tenant chooses its command line.
 func printable(s string) string {

@@ -4,15 +4,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/tenant"
@@ -49,7 +48,7 @@ func sampleView(width, height int) view {
 	past[3] = nil
 	return view{
 		frame: sampleFrame(), history: map[string][]*float64{"GPU-a": past, "GPU-b": {nil}}, width: width, height: height,
-		selected: row{"GPU-a", "aaaaaaaaaaaa"}, styles: newStyles(lipgloss.NewRenderer(io.Discard)),
+		selected: row{"GPU-a", "aaaaaaaaaaaa"},
 	}
 }
 
@@ -115,16 +114,17 @@ func TestTenantCannotSteerTheTerminal(t *testing.T) {
 	}
 }
 
-func TestColourOnlyWhereTheTerminalHasIt(t *testing.T) {
-	r := lipgloss.NewRenderer(io.Discard)
+// TestColourChangesNoText checks that a terminal without colours loses nothing by that.
+func TestColourChangesNoText(t *testing.T) {
 	v := sampleView(80, 0)
-	if text := v.String(); strings.Contains(text, "\x1b[") {
-		t.Errorf("colours without a terminal: %q", text)
-	}
-	r.SetColorProfile(termenv.ANSI)
-	v.styles = newStyles(r)
-	if text := v.String(); !strings.Contains(text, "\x1b[") {
+	text := v.String()
+	v.styles = newStyles()
+	coloured := v.String()
+	if !strings.Contains(coloured, "\x1b[") {
 		t.Error("no colours on a terminal that has them")
+	}
+	if ansi.Strip(coloured) != text {
+		t.Errorf("%q, without colours %q", coloured, text)
 	}
 }
 
