@@ -36,13 +36,15 @@ type patch struct {
 
 // call is one ioctl of the tenant while it is answered.
 type call struct {
-	m    *Mediator
-	n    Notification
-	id   uint64
-	fd   int // duplicate of the descriptor
-	file deviceFile
-	cmd  uint32
-	name string
+	m      *Mediator
+	n      Notification
+	id     uint64
+	thread int
+	args   [3]uint64
+	fd     int // duplicate of the descriptor
+	file   deviceFile
+	cmd    uint32
+	name   string
 	// arg is the copy of the argument, also segment 0.
 	arg        message
 	status     int // offset of the status in arg, or nvabi.None
@@ -60,6 +62,7 @@ type call struct {
 	nPatch   int
 	nDup     int
 	answer   seccomp.Answer
+	worked   bool // it was executed, and the driver says that it succeeded
 }
 
 // read copies size bytes of the tenant at addr into the arena. They are read once:
@@ -148,6 +151,12 @@ func (c *call) execute() unix.Errno {
 		return errnoOf(err)
 	}
 	return 0
+}
+
+// settle puts on record how the call ended.
+func (c *call) settle(a seccomp.Answer) {
+	c.answer = a
+	c.worked = c.executed && a.Errno == 0 && (c.status == nvabi.None || c.arg.u32(c.status) == statusOK)
 }
 
 // ok reports whether an executed call succeeded at the driver.
@@ -257,7 +266,8 @@ func (p *callPool) get(m *Mediator, n Notification) (*call, error) {
 		c = &call{arena: a}
 	}
 	c.m, c.n, c.id, c.fd, c.status = m, n, n.ID(), none, nvabi.None
-	c.name, c.arg, c.executed = "", nil, false
+	c.thread, c.args = n.Thread(), ioctlArgs(n)
+	c.name, c.arg, c.executed, c.worked = "", nil, false, false
 	c.nSegment, c.nPatch, c.nDup = 0, 0, 0
 	c.arena.reset()
 	return c, nil
@@ -286,6 +296,19 @@ func (p *callPool) release(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free = append(p.free, c)
+}
+
+// before is a copy of the last kept call of a thread, or nil.
+func (p *callPool) before(thread int) *lostCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range retired {
+		c := p.ring[(p.next+retired-1-i)%retired]
+		if c != nil && c.thread == thread {
+			return c.keep()
+		}
+	}
+	return nil
 }
 
 // answered takes the kept call with a notification's id out of the pool.

@@ -72,7 +72,12 @@ func (m *Mediator) ioctl(n Notification) (answer seccomp.Answer) {
 	c.fd, c.file, c.cmd = fd, d, cmd
 	defer func() {
 		c.end()
-		c.answer = answer
+		c.settle(answer)
+		if m.interruptible.Load() && c.executed && !c.worked {
+			if a, ok := m.dropped(c); ok {
+				answer = a
+			}
+		}
 		m.calls.retire(c)
 	}()
 	if d.kind == uvmFile {

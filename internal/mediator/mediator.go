@@ -90,6 +90,8 @@ type Mediator struct {
 	reconciling sync.Mutex
 	patience    time.Duration // reconcileWait, but in tests
 	executed    atomic.Uint64
+
+	interruptible atomic.Bool
 }
 
 // card is a card of the tenant, as the driver describes it.

@@ -25,6 +25,7 @@ type lostCall struct {
 	args            [3]uint64
 	segments        []segment
 	answer          seccomp.Answer
+	worked          bool // the driver said that it succeeded
 	// again is the notification that was answered from here, 0 for none yet. That
 	// answer, too, may be lost.
 	again uint64
@@ -63,15 +64,69 @@ func (m *Mediator) Lost(n Notification, a seccomp.Answer) {
 		m.calls.release(c)
 		return // nothing was done that must not be done twice
 	}
-	l := &lostCall{thread: n.Thread(), args: ioctlArgs(n), answer: c.answer}
+	l := c.keep()
 	l.process, _ = n.Process() // 0 if it is gone
+	m.calls.release(c)
+	m.lost.add(l)
+}
+
+// keep copies what is needed to answer the call again.
+func (c *call) keep() *lostCall {
+	l := &lostCall{thread: c.thread, args: c.args, answer: c.answer, worked: c.worked}
 	for i := range c.nSegment {
 		s := c.segments[i]
 		s.data, s.in = slices.Clone(s.data), slices.Clone(s.in)
 		l.segments = append(l.segments, s)
 	}
-	m.calls.release(c)
-	m.lost.add(l)
+	return l
+}
+
+// Interruptible tells that signals interrupt the tenant's calls while they are
+// answered: its filter is without WAIT_KILLABLE_RECV.
+func (m *Mediator) Interruptible() { m.interruptible.Store(true) }
+
+// dropped answers a call that failed only because it was executed before. Without
+// WAIT_KILLABLE_RECV the kernel may take an answer and drop it nevertheless: a signal
+// had ended the caller's wait, and the caller had not yet said so when the answer came
+// (seccomp_do_user_notification, kernel/seccomp.c). Nobody is told of that. So a call
+// that fails and is the same as the thread's last one, in memory as that found or left
+// it, which succeeded, has the answer of that one.
+func (m *Mediator) dropped(c *call) (seccomp.Answer, bool) {
+	last := m.lost.delivered(c.thread)
+	if last == nil || !last.repeatedBy(c) {
+		last = m.calls.before(c.thread)
+	}
+	if last == nil || !last.worked || !last.repeatedBy(c) {
+		return seccomp.Answer{}, false
+	}
+	return last.tell(c.n), true
+}
+
+// repeatedBy reports whether c is the same call, in memory as l found or left it.
+func (l *lostCall) repeatedBy(c *call) bool {
+	if l.args != c.args || len(l.segments) != c.nSegment {
+		return false
+	}
+	for i, s := range l.segments {
+		in := c.segments[i].in
+		if s.addr != c.segments[i].addr || !bytes.Equal(in, s.in) && !bytes.Equal(in, s.data) {
+			return false
+		}
+	}
+	return true
+}
+
+// tell gives the caller of n what the call had written, and its answer.
+func (l *lostCall) tell(n Notification) seccomp.Answer {
+	for _, s := range slices.Backward(l.segments) {
+		if !s.out {
+			continue
+		}
+		if err := n.WriteMemory(s.data, s.addr); err != nil && !errors.Is(err, seccomp.ErrGone) {
+			return fail(unix.EFAULT)
+		}
+	}
+	return l.answer
 }
 
 func ioctlArgs(n Notification) [3]uint64 { return [3]uint64{n.Arg(0), n.Arg(1), n.Arg(2)} }
@@ -116,31 +171,28 @@ func (l *lostCalls) find(n Notification) (seccomp.Answer, bool) {
 	if c == nil {
 		return seccomp.Answer{}, false
 	}
-	for i := len(c.segments) - 1; i >= 0; i-- {
-		s := &c.segments[i]
-		if !s.out {
-			continue
-		}
-		if err := n.WriteMemory(s.data, s.addr); err != nil && !errors.Is(err, seccomp.ErrGone) {
-			return fail(unix.EFAULT), true
-		}
-	}
-	return c.answer, true
+	return c.tell(n), true
 }
 
-// take finds the lost call that n repeats. A call of the same thread that was answered
-// from here before has arrived: otherwise lostAgain would have been called first.
+// take finds the lost call that n repeats. One of the same thread that was answered from
+// here before has arrived, as far as the kernel tells: otherwise lostAgain would have been
+// called first. If it was the thread's last one it stays, for delivered.
 func (l *lostCalls) take(n Notification) *lostCall {
 	l.mu.Lock()
 	var candidates []*lostCall
+	newest := true
 	for i := len(l.calls) - 1; i >= 0; i-- {
-		switch c := l.calls[i]; {
-		case c.thread != n.Thread():
-		case c.again != 0:
+		c := l.calls[i]
+		if c.thread != n.Thread() {
+			continue
+		}
+		switch {
+		case c.again != 0 && !newest:
 			l.removeAt(i)
-		case c.args == ioctlArgs(n):
+		case c.again == 0 && c.args == ioctlArgs(n):
 			candidates = append(candidates, c)
 		}
+		newest = false
 	}
 	l.mu.Unlock()
 	for _, c := range slices.Backward(candidates) { // the oldest first
@@ -154,6 +206,18 @@ func (l *lostCalls) take(n Notification) *lostCall {
 		}
 		c.again = n.ID()
 		return c
+	}
+	return nil
+}
+
+// delivered is the last call of a thread that was answered from here, or nil.
+func (l *lostCalls) delivered(thread int) *lostCall {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range slices.Backward(l.calls) {
+		if c.thread == thread && c.again != 0 {
+			return c
+		}
 	}
 	return nil
 }

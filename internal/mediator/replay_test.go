@@ -113,3 +113,46 @@ func TestLostCallsAreBounded(t *testing.T) {
 		t.Errorf("%d calls, %d bytes are left", len(l.calls), l.bytes)
 	}
 }
+
+// TestDroppedAnswer repeats a call whose answer was taken by the kernel: nobody was told
+// that the caller did not get it. Only where signals interrupt calls may that be.
+func TestDroppedAnswer(t *testing.T) {
+	const handle = 0x5c000101
+	for _, interruptible := range []bool{true, false} {
+		m, d, tn := setUp(t, gib)
+		if interruptible {
+			m.Interruptible()
+		}
+		c := tn.context()
+		params := make(message, 120)
+		params.setU64(memorySize, 100*mib)
+		arg := make(message, sizeNVOS64)
+		arg.setU32(0, c.client)
+		arg.setU32(4, c.device)
+		arg.setU32(8, handle)
+		arg.setU32(12, nvgpu.NV01_MEMORY_LOCAL_USER)
+		arg.setU64(16, tn.put(params))
+		addr := tn.put(arg)
+		status := func() uint32 {
+			if a := tn.again(c, addr); a.Errno != 0 {
+				t.Fatal(a)
+			}
+			return tn.at(addr, 48).u32(40)
+		}
+		if s := status(); s != statusOK {
+			t.Fatalf("status %#x", s)
+		}
+		repeated := status()
+		if interruptible != (repeated == statusOK) {
+			t.Errorf("interruptible %v: the same call again has status %#x", interruptible, repeated)
+		}
+		if used(m) != 100*mib || d.used(0) != 100*mib {
+			t.Errorf("interruptible %v: used %d, driver %d", interruptible, used(m), d.used(0))
+		}
+		// The same handle in another call is another matter.
+		tn.at(addr, 48).setU64(16, tn.put(params))
+		if s := status(); s == statusOK {
+			t.Errorf("interruptible %v: another call that fails is answered as the one before", interruptible)
+		}
+	}
+}

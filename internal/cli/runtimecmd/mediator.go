@@ -102,6 +102,9 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 		return err
 	}
 	defer listener.Close()
+	if !listener.WaitKillable {
+		m.Interruptible()
+	}
 	if err := listener.Serve(ctx, handler{m}); err != nil {
 		return err
 	}
