@@ -372,6 +372,10 @@ func (d *fakeDriver) control(a message) {
 		d.fbInfo(p[4:], p.u32(0), card)
 	case nvgpu.NV2080_CTRL_CMD_FB_GET_INFO:
 		list := *(*unsafe.Pointer)(unsafe.Pointer(&p[8]))
+		if list == nil && p.u32(0) > 0 {
+			a.setU32(28, statusInvalidArgument) // the driver cannot read it
+			return
+		}
 		d.fbInfo(unsafe.Slice((*byte)(list), 8*p.u32(0)), p.u32(0), card)
 	case nvgpu.NV2080_CTRL_CMD_GPU_GET_PIDS:
 		p.setU32(8, 2)
