@@ -10,7 +10,7 @@ const maxProbes = 1024
 // It is false if calls under way kept it from being sure.
 func (m *Mediator) reconcileClosed() bool {
 	s := m.ledger.snapshot()
-	counted, err := m.countedByDriver()
+	counted, err := m.Counted()
 	if err != nil {
 		m.log.Warn("cannot compare the memory ledger with the driver's count", "error", err)
 		return true
@@ -92,7 +92,7 @@ clients:
 		if !ok {
 			continue
 		}
-		sums := l.exclusiveBytes(c)
+		sums := l.bytesOf(func(other *client) bool { return other == c })
 		for i, sum := range sums {
 			if s.live[i] < counted[i]+sum {
 				continue clients
@@ -104,19 +104,4 @@ clients:
 		l.dropClient(c)
 	}
 	return true
-}
-
-// exclusiveBytes is the memory that a client alone refers to, by card.
-func (l *ledger) exclusiveBytes(c *client) []uint64 {
-	sums := make([]uint64, len(l.cards))
-	refs := make(map[*allocation]int)
-	for _, o := range c.objects {
-		if m := o.allocation; m != nil {
-			refs[m]++
-			if refs[m] == m.refs && m.mapped == 0 {
-				sums[m.card] += m.bytes
-			}
-		}
-	}
-	return sums
 }

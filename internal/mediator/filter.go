@@ -1,6 +1,9 @@
 package mediator
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
 	"golang.org/x/sys/unix"
@@ -10,16 +13,15 @@ import (
 // mediator must see with a driver of this ABI. A call that is not notified must not
 // reach a device file with any effect.
 func Filter(abi *nvabi.ABI) seccomp.Filter {
-	return seccomp.Filter{Rules: []seccomp.Rule{
+	rules := []seccomp.Rule{
 		// FIBMAP and FIGETBSZ are numbers of UVM's, but UVM does not take them on Linux.
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, 0, 1, 2)}, Action: seccomp.Allow},
 		// UVM's commands are small numbers, those of its tests included.
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, ^uint32(0x1ff), 0)}, Action: seccomp.Notify},
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, large(abi.UVMNumbers())...)}, Action: seccomp.Notify},
-		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, nvabi.IoctlMask, abi.IoctlNumbers()...)}, Action: seccomp.Notify},
-		// Arrays have any size.
-		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, 0xff, arrays(abi)...)}, Action: seccomp.Notify},
-
+	}
+	rules = append(rules, frontendNotices(abi)...)
+	return seccomp.Filter{Rules: append(rules, []seccomp.Rule{
 		{Nr: unix.SYS_OPENAT, When: []seccomp.Condition{opensForBoth(2)}, Action: seccomp.Notify},
 		{Nr: unix.SYS_OPEN, When: []seccomp.Condition{opensForBoth(1)}, Action: seccomp.Notify},
 
@@ -42,7 +44,23 @@ func Filter(abi *nvabi.ABI) seccomp.Filter {
 			seccomp.In(0, unix.SECCOMP_SET_MODE_FILTER),
 			seccomp.MaskedIn(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER),
 		}, Action: seccomp.Errno(unix.EBUSY)},
-	}}
+	}...)}
+}
+
+// frontendNotices has all that the driver would act on as a frontend ioctl notified: a
+// rule for each mask of the ABI's matches.
+func frontendNotices(abi *nvabi.ABI) []seccomp.Rule {
+	values := make(map[uint32][]uint32)
+	for _, match := range abi.IoctlMatches() {
+		values[match.Mask] = append(values[match.Mask], match.Value)
+	}
+	var rules []seccomp.Rule
+	for _, mask := range slices.Sorted(maps.Keys(values)) {
+		rules = append(rules, seccomp.Rule{
+			Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, mask, values[mask]...)}, Action: seccomp.Notify,
+		})
+	}
+	return rules
 }
 
 // opensForBoth holds for the flags of an open for reading and writing that creates
@@ -58,19 +76,6 @@ func large(numbers []uint32) []uint32 {
 	for _, n := range numbers {
 		if n > 0x1ff {
 			list = append(list, n)
-		}
-	}
-	return list
-}
-
-// arrays are the numbers of calls whose argument is an array.
-func arrays(abi *nvabi.ABI) []uint32 {
-	var list []uint32
-	for nr, calls := range abi.Frontend {
-		for _, c := range calls {
-			if c.Array {
-				list = append(list, uint32(nr))
-			}
 		}
 	}
 	return list

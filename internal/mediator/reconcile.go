@@ -36,12 +36,12 @@ func (l *ledger) snapshot() snapshot {
 	return s
 }
 
-// orphanBytes is the memory that orphaned clients alone refer to, by card.
-func (l *ledger) orphanBytes() []uint64 {
+// bytesOf is the memory that the chosen clients, and nobody else, refer to, by card.
+func (l *ledger) bytesOf(chosen func(*client) bool) []uint64 {
 	sums := make([]uint64, len(l.cards))
 	refs := make(map[*allocation]int)
 	for _, c := range l.clients {
-		if !c.orphaned {
+		if !chosen(c) {
 			continue
 		}
 		for _, o := range c.objects {
@@ -56,6 +56,8 @@ func (l *ledger) orphanBytes() []uint64 {
 	return sums
 }
 
+func (c *client) isOrphaned() bool { return c.orphaned }
+
 // correct lowers the count to the driver's, counted[i] on card i, as far as orphaned
 // clients explain the difference. It does nothing if the ledger changed since s was
 // taken: the driver's count would then be of another moment.
@@ -65,7 +67,7 @@ func (l *ledger) correct(s snapshot, counted []uint64) {
 	if !s.quiet || l.inFlight != 0 || l.changes != s.changes {
 		return
 	}
-	sums := l.orphanBytes()
+	sums := l.bytesOf((*client).isOrphaned)
 	all := true
 	for i := range l.cards {
 		excess := uint64(0)
@@ -91,7 +93,7 @@ func (l *ledger) correct(s snapshot, counted []uint64) {
 func (l *ledger) settleStale() {
 	for i := range l.cards {
 		if l.cards[i].stale > 0 {
-			for j, sum := range l.orphanBytes() {
+			for j, sum := range l.bytesOf((*client).isOrphaned) {
 				l.cards[j].stale = min(l.cards[j].stale, sum)
 			}
 			return
@@ -124,7 +126,7 @@ func (m *Mediator) reconcile(thread int) {
 		if try > 0 {
 			time.Sleep(m.patience << try)
 		}
-		counted, err := m.countedByDriver()
+		counted, err := m.Counted()
 		if err != nil {
 			m.log.Warn("cannot compare the memory ledger with the driver's count", "error", err)
 			return
@@ -146,9 +148,10 @@ func (m *Mediator) reconcileManaged(thread int) {
 	}
 }
 
-// countedByDriver is the memory of the tenant's clients on each card. All of them are
+// Counted is the driver's own count of the tenant's memory in bytes, on each of Usage's
+// cards, without managed memory, which it does not count. All the tenant's clients are
 // clients of this process to the driver.
-func (m *Mediator) countedByDriver() ([]uint64, error) {
+func (m *Mediator) Counted() ([]uint64, error) {
 	m.clientMu.Lock()
 	defer m.clientMu.Unlock()
 	counted := make([]uint64, len(m.cards))

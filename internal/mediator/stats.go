@@ -85,10 +85,6 @@ func (m *Mediator) Usage() Usage {
 	return u
 }
 
-// Counted is the driver's own count of the tenant's memory in bytes, on each of
-// Usage's cards. Managed memory is not in it.
-func (m *Mediator) Counted() ([]uint64, error) { return m.countedByDriver() }
-
 // Stats tells what the mediator has done.
 func (m *Mediator) Stats() Stats {
 	m.counts.mu.Lock()
