@@ -32,6 +32,15 @@ func tries(args []string) (int, error) {
 	return strconv.Atoi(args[0])
 }
 
+// begin reads the number of tries and makes a client.
+func begin(args []string) (n int, c *client, err error) {
+	if n, err = tries(args); err != nil {
+		return 0, nil, err
+	}
+	c, err = newClient()
+	return n, c, err
+}
+
 // during runs flip again and again in another thread while f runs, at moments that
 // are random against the calls. It rests a third of the time: others need the
 // processors, too.
@@ -60,11 +69,7 @@ func word64(b block, off int) *uint64 { return (*uint64)(unsafe.Pointer(&b[off])
 
 // flipSize flips the size in the parameters that the argument points to.
 func flipSize(r *report, args []string) error {
-	n, err := tries(args)
-	if err != nil {
-		return err
-	}
-	c, err := newClient()
+	n, c, err := begin(args)
 	if err != nil {
 		return err
 	}
@@ -101,11 +106,7 @@ func (r *report) settle(c *client, o outcome, wrong bool) {
 // flipClass flips the class in the argument itself, between memory of the host, which
 // is not charged, and the card's.
 func flipClass(r *report, args []string) error {
-	n, err := tries(args)
-	if err != nil {
-		return err
-	}
-	c, err := newClient()
+	n, c, err := begin(args)
 	if err != nil {
 		return err
 	}
@@ -142,11 +143,7 @@ func flipClass(r *report, args []string) error {
 // flipControl flips a control between reading a group's time slice, which is allowed,
 // and setting it.
 func flipControl(r *report, args []string) error {
-	n, err := tries(args)
-	if err != nil {
-		return err
-	}
-	c, err := newClient()
+	n, c, err := begin(args)
 	if err != nil {
 		return err
 	}
@@ -188,11 +185,7 @@ func flipControl(r *report, args []string) error {
 
 // flipFile swaps the descriptor of the call between the control file and others.
 func flipFile(r *report, args []string) error {
-	n, err := tries(args)
-	if err != nil {
-		return err
-	}
-	c, err := newClient()
+	n, c, err := begin(args)
 	if err != nil {
 		return err
 	}

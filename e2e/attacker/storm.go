@@ -16,11 +16,7 @@ import (
 // times as its first argument says. With a second argument, "plain", handlers do not
 // have calls restarted, and this program repeats them itself.
 func storm(r *report, args []string) error {
-	n, err := tries(args)
-	if err != nil {
-		return err
-	}
-	c, err := newClient()
+	n, c, err := begin(args)
 	if err != nil {
 		return err
 	}
