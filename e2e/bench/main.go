@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"github.com/qgpu-project/qgpu/e2e/site"
 )
 
 // programs run on the card or as a tenant, in place of the measurement: this
@@ -55,11 +57,16 @@ func measure(bin, out string, rounds int) error {
 	if err != nil {
 		return err
 	}
-	s, err := newSite(bin)
+	place, err := site.New(bin)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() {
+		if err := place.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+	}()
+	s := bench{place}
 	var unused, r results
 	if err := s.hostPrograms(false, &unused); err != nil { // fills the page cache
 		return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,79 +11,39 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/qgpu-project/qgpu/e2e/site"
 )
 
-// site is a simulator and a registry of tenants of this run's own.
-type site struct {
-	bin  string
-	self string // this program, which tenants run too
-	dir  string
-}
+// bench is a site on which everything is measured.
+type bench struct{ *site.Site }
 
 // patience is far longer than any measurement takes on a busy machine.
 const patience = 5 * time.Minute
 
-func newSite(bin string) (*site, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "qgpu-bench-")
-	if err != nil {
-		return nil, err
-	}
-	s := &site{bin: bin, self: self, dir: dir}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return nil, err
-	}
-	if _, err := s.run(s.command("qgpu-sim", "start", "--model", "t4", "--driver-version", "535")); err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *site) close() {
-	if _, err := s.run(s.command("qgpu-sim", "stop")); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-	}
-	os.RemoveAll(s.dir)
-}
-
-func (s *site) command(name string, args ...string) *exec.Cmd {
+func (s bench) command(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
+	cmd := s.Command(ctx, name, args...)
 	cmd.Cancel = func() error { defer cancel(); return cmd.Process.Kill() }
-	cmd.Env = append(os.Environ(), "QGPU_STATE_DIR="+filepath.Join(s.dir, "state"), "QGPU_SIM_DIR="+filepath.Join(s.dir, "sim"))
 	return cmd
 }
 
-func (s *site) run(cmd *exec.Cmd) ([]byte, error) {
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return out, nil
-}
-
 // direct runs a program on the simulated driver, without a mediator.
-func (s *site) direct(program ...string) *exec.Cmd {
+func (s bench) direct(program ...string) *exec.Cmd {
 	return s.command("qgpu-sim", append([]string{"attach", "--"}, program...)...)
 }
 
 // tenant runs a program on a share of the same card.
-func (s *site) tenant(program ...string) *exec.Cmd {
+func (s bench) tenant(program ...string) *exec.Cmd {
 	return s.command("qgpu", append([]string{"run", "--driver", "simulated", "--memory", "5Gi", "--"}, program...)...)
 }
 
-func (s *site) cudaload() string { return filepath.Join(s.bin, "cudaload") }
+func (s bench) cudaload() string { return filepath.Join(s.Bin, "cudaload") }
 
 // ask runs a command and decodes the JSON it prints.
-func ask[T any](s *site, cmd *exec.Cmd) (T, error) {
+func ask[T any](s bench, cmd *exec.Cmd) (T, error) {
 	var v T
-	out, err := s.run(cmd)
+	out, err := site.Output(cmd)
 	if err != nil {
 		return v, err
 	}
@@ -106,14 +65,14 @@ type timing struct {
 
 // round measures everything once, the sides of each pair one right after the other,
 // in an order that changes from round to round.
-func (s *site) round(i int, r *results) error {
+func (s bench) round(i int, r *results) error {
 	withFirst := i%2 == 1
 	// A few percent are looked for in the last: they are measured twice as often.
 	return errors.Join(s.ioctls(withFirst, r), s.cuda(withFirst, r), s.hostPrograms(withFirst, r), s.hostPrograms(!withFirst, r))
 }
 
 // both asks two commands for the same, one after the other.
-func both[T any](s *site, withFirst bool, without, with *exec.Cmd) (a, b T, err error) {
+func both[T any](s bench, withFirst bool, without, with *exec.Cmd) (a, b T, err error) {
 	var err1, err2 error
 	if withFirst {
 		b, err2 = ask[T](s, with)
@@ -125,12 +84,12 @@ func both[T any](s *site, withFirst bool, without, with *exec.Cmd) (a, b T, err 
 	return a, b, errors.Join(err1, err2)
 }
 
-func (s *site) ioctls(withFirst bool, r *results) error {
-	native, err := ask[ioctlTimes](s, exec.Command(s.self, "-program", "kernel-ioctl"))
+func (s bench) ioctls(withFirst bool, r *results) error {
+	native, err := ask[ioctlTimes](s, exec.Command(s.Self, "-program", "kernel-ioctl"))
 	if err != nil {
 		return err
 	}
-	program := []string{s.self, "-program", "ioctl"}
+	program := []string{s.Self, "-program", "ioctl"}
 	direct, mediated, err := both[ioctlTimes](s, withFirst, s.direct(program...), s.tenant(program...))
 	if err != nil {
 		return err
@@ -142,7 +101,7 @@ func (s *site) ioctls(withFirst bool, r *results) error {
 	return nil
 }
 
-func (s *site) cuda(withFirst bool, r *results) error {
+func (s bench) cuda(withFirst bool, r *results) error {
 	program := []string{s.cudaload(), "launch", "--count", "10000"}
 	direct, mediated, err := both[timing](s, withFirst, s.direct(program...), s.tenant(program...))
 	if err != nil {
@@ -163,13 +122,13 @@ func (s *site) cuda(withFirst bool, r *results) error {
 }
 
 // hostPrograms measures them without a filter, with a container's, and in a tenant.
-func (s *site) hostPrograms(withFirst bool, r *results) error {
-	filtered, err := ask[[]float64](s, exec.Command(s.self, "-program", "filtered-programs"))
+func (s bench) hostPrograms(withFirst bool, r *results) error {
+	filtered, err := ask[[]float64](s, exec.Command(s.Self, "-program", "filtered-programs"))
 	if err != nil {
 		return err
 	}
 	without, with, err := both[[]float64](s, withFirst,
-		exec.Command(s.self, "-program", "programs"), s.tenant(s.self, "-program", "programs"))
+		exec.Command(s.Self, "-program", "programs"), s.tenant(s.Self, "-program", "programs"))
 	if err != nil {
 		return err
 	}
@@ -195,7 +154,7 @@ type memory struct{ rss, pss, private float64 }
 type processes struct{ mediator, simulator memory }
 
 // memoryAtRest measures both while a tenant holds a context and 64 MiB.
-func (s *site) memoryAtRest() (p processes, err error) {
+func (s bench) memoryAtRest() (p processes, err error) {
 	cmd := s.tenant(s.cudaload(), "fill", "--limit", "64Mi", "--hold")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -221,7 +180,7 @@ func (s *site) memoryAtRest() (p processes, err error) {
 	if p.mediator, err = memoryOf(tenants[0].State.Mediator); err != nil {
 		return p, err
 	}
-	status, err := s.run(s.command("qgpu-sim", "status"))
+	status, err := site.Output(s.command("qgpu-sim", "status"))
 	if err != nil {
 		return p, err
 	}

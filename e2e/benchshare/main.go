@@ -59,11 +59,15 @@ func measure(bin, out, only string, budget time.Duration) error {
 	if err != nil {
 		return err
 	}
-	s, err := newSite(bin)
+	s, err := newPlace(bin)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer func() {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "benchshare:", err)
+		}
+	}()
 	var stop atomic.Bool // ends the run in good order
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -96,7 +100,7 @@ func measure(bin, out, only string, budget time.Duration) error {
 
 // all measures everything, or those groups in which a name contains only. What is not
 // begun when the budget is spent is left out.
-func (s *site) all(only string, budget time.Duration, stop func() bool) (*results, error) {
+func (s *place) all(only string, budget time.Duration, stop func() bool) (*results, error) {
 	r := &results{}
 	start := time.Now()
 	var err error

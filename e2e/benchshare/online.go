@@ -26,7 +26,7 @@ const pings = 300
 
 var onlineShare, offlineShare = []string{"--class", "online"}, []string{"--class", "offline"}
 
-func (s *site) onlineOverOffline(k kernels) (o online, err error) {
+func (s *place) onlineOverOffline(k kernels) (o online, err error) {
 	ping := load{share: onlineShare, other: s.pinging(pings)}
 	bursty := load{share: onlineShare, blocks: k.equal, bursty: true}
 	busy := load{share: onlineShare, blocks: k.equal}
@@ -55,7 +55,7 @@ func (s *site) onlineOverOffline(k kernels) (o online, err error) {
 }
 
 // pingBeside has the first of loads ping beside the others, and tells all their parts.
-func (s *site) pingBeside(loads ...load) (p pinged, parts []float64, err error) {
+func (s *place) pingBeside(loads ...load) (p pinged, parts []float64, err error) {
 	tenants, end, err := s.startAll(loads)
 	defer end()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *site) pingBeside(loads ...load) (p pinged, parts []float64, err error) 
 }
 
 // together measures the parts of loads that work at the same time.
-func (s *site) together(loads ...load) ([]float64, error) {
+func (s *place) together(loads ...load) ([]float64, error) {
 	tenants, end, err := s.startAll(loads)
 	defer end()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *site) together(loads ...load) ([]float64, error) {
 
 // settle has tenants work and waits until all do as they will. One that another keeps off
 // the card need not have had anything.
-func (s *site) settle(tenants []*tenant) error {
+func (s *place) settle(tenants []*tenant) error {
 	for _, t := range tenants {
 		if err := t.work(); err != nil {
 			return err
@@ -114,7 +114,7 @@ type costs struct {
 }
 
 // cost measures one tenant alone and several of equal cores together.
-func (s *site) cost(k kernels) ([]costs, error) {
+func (s *place) cost(k kernels) ([]costs, error) {
 	var out []costs
 	for _, c := range []costs{
 		{share.BestEffort, 1, 0}, {share.BestEffort, 2, 0}, {share.BestEffort, 4, 0}, {share.BurstShare, 4, 0}, {share.FixedShare, 4, 0},
@@ -137,7 +137,7 @@ func (s *site) cost(k kernels) ([]costs, error) {
 }
 
 // calibrate measures how long kernels take on the card, without a tenant.
-func (s *site) calibrate() (k kernels, err error) {
+func (s *place) calibrate() (k kernels, err error) {
 	const few, many = 1 << 15, 1 << 17
 	a, err1 := s.kernelTime(few)
 	b, err2 := s.kernelTime(many)
@@ -155,7 +155,7 @@ func (s *site) calibrate() (k kernels, err error) {
 	return k, err
 }
 
-func (s *site) kernelTime(blocks int) (int64, error) {
+func (s *place) kernelTime(blocks int) (int64, error) {
 	l, err := s.load(blocks, 0.05)
 	return l.Kernel, err
 }
@@ -167,8 +167,8 @@ type loaded struct {
 }
 
 // load has the card to itself, without a tenant.
-func (s *site) load(blocks int, seconds float64) (l loaded, err error) {
-	out, err := s.run("qgpu-sim", "attach", "--", filepath.Join(s.bin, "cudaload"), "load", "--json",
+func (s *place) load(blocks int, seconds float64) (l loaded, err error) {
+	out, err := s.run("qgpu-sim", "attach", "--", filepath.Join(s.Bin, "cudaload"), "load", "--json",
 		"--seconds", strconv.FormatFloat(seconds, 'g', -1, 64), "--blocks", strconv.Itoa(blocks))
 	if err != nil {
 		return l, err

@@ -131,6 +131,6 @@ func (p *pinger) once(out *pinged) error {
 }
 
 // pinging is the program's command line.
-func (s *site) pinging(n int) []string {
-	return []string{s.self, "-program", pingProgram, "-count", strconv.Itoa(n)}
+func (s *place) pinging(n int) []string {
+	return []string{s.Self, "-program", pingProgram, "-count", strconv.Itoa(n)}
 }

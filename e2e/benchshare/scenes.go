@@ -155,7 +155,7 @@ type cell struct {
 }
 
 // group measures scenes of the same tenants.
-func (s *site) group(g group) (cells []cell, err error) {
+func (s *place) group(g group) (cells []cell, err error) {
 	tenants, end, err := s.startAll(g[0].loads)
 	defer end()
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *site) group(g group) (cells []cell, err error) {
 }
 
 // set gives running tenants other cores, the lower ones first.
-func (s *site) set(tenants []*tenant, cores []int) error {
+func (s *place) set(tenants []*tenant, cores []int) error {
 	for _, raise := range []bool{false, true} {
 		for i, t := range tenants {
 			if cores[i] == t.core || cores[i] > t.core != raise {
@@ -202,7 +202,7 @@ func (s *site) set(tenants []*tenant, cores []int) error {
 }
 
 // cell measures a scene whose tenants work.
-func (s *site) cell(tenants []*tenant, sc scene) (c cell, err error) {
+func (s *place) cell(tenants []*tenant, sc scene) (c cell, err error) {
 	rec, err := s.watch(tenants, settling+steady)
 	if err != nil {
 		return c, err
@@ -221,7 +221,7 @@ func (s *site) cell(tenants []*tenant, sc scene) (c cell, err error) {
 
 // begin has those tenants work that are idle, or not, and waits until each has had
 // something of the card.
-func (s *site) begin(tenants []*tenant, idle []bool, which bool, base reading) error {
+func (s *place) begin(tenants []*tenant, idle []bool, which bool, base reading) error {
 	for i, t := range tenants {
 		if idle[i] == which {
 			if err := t.work(); err != nil {

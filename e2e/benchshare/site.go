@@ -14,66 +14,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/qgpu-project/qgpu/e2e/site"
 	"github.com/qgpu-project/qgpu/internal/simgpu/host"
 )
 
-// site is a simulator and a registry of tenants of this run's own.
-type site struct {
-	bin  string
-	self string // this program, which tenants run too
-	dir  string
+// place is a site with what its card tells.
+type place struct {
+	*site.Site
 	card host.Client
 }
 
 // patience is far longer than any command takes on a busy machine.
 const patience = 2 * time.Minute
 
-func newSite(bin string) (*site, error) {
-	self, err := os.Executable()
+func newPlace(bin string) (*place, error) {
+	s, err := site.New(bin)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "qgpu-benchshare-")
-	if err != nil {
-		return nil, err
-	}
-	s := &site{bin: bin, self: self, dir: dir, card: host.Client{Dir: filepath.Join(dir, "sim")}}
-	err = os.Chmod(dir, 0o755) // mediators are users of their own
-	if err == nil {
-		_, err = s.run("qgpu-sim", "start", "--model", "t4", "--driver-version", "535")
-	}
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *site) close() {
-	if _, err := s.run("qgpu-sim", "stop"); err != nil {
-		fmt.Fprintln(os.Stderr, "benchshare:", err)
-	}
-	os.RemoveAll(s.dir)
-}
-
-func (s *site) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
-	cmd.Env = append(os.Environ(), "QGPU_STATE_DIR="+filepath.Join(s.dir, "state"), "QGPU_SIM_DIR="+s.card.Dir)
-	return cmd
+	return &place{Site: s, card: host.Client{Dir: s.SimDir()}}, nil
 }
 
 // run runs a command and returns what it prints.
-func (s *site) run(name string, args ...string) ([]byte, error) {
+func (s *place) run(name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := s.command(ctx, name, args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return out, nil
+	return site.Output(s.Command(ctx, name, args...))
 }
 
 // tenant is a program on a share of the card.
@@ -89,10 +55,10 @@ type tenant struct {
 }
 
 // start starts a program as a tenant, which is ready when it says so.
-func (s *site) start(flags, program []string) (*tenant, error) {
+func (s *place) start(flags, program []string) (*tenant, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	args := append([]string{"run", "--driver", "simulated"}, flags...)
-	t := &tenant{cmd: s.command(ctx, "qgpu", append(append(args, "--"), program...)...), cancel: cancel}
+	t := &tenant{cmd: s.Command(ctx, "qgpu", append(append(args, "--"), program...)...), cancel: cancel}
 	stdin, write, err := os.Pipe()
 	if err != nil {
 		cancel()
@@ -114,7 +80,7 @@ func (s *site) start(flags, program []string) (*tenant, error) {
 }
 
 // ready waits until all tenants are, and finds their mediators.
-func (s *site) ready(tenants []*tenant) error {
+func (s *place) ready(tenants []*tenant) error {
 	for _, t := range tenants {
 		if line := t.line(); line != "ready" {
 			return fmt.Errorf("%s did not start: %q", strings.Join(t.cmd.Args, " "), line)
@@ -147,7 +113,7 @@ func (s *site) ready(tenants []*tenant) error {
 }
 
 // startAll starts a tenant for each of loads. All are ended by end.
-func (s *site) startAll(loads []load) (tenants []*tenant, end func(), err error) {
+func (s *place) startAll(loads []load) (tenants []*tenant, end func(), err error) {
 	end = func() {
 		for _, t := range tenants {
 			t.end()
@@ -203,16 +169,16 @@ func (l load) flags() []string {
 	return append([]string{"--memory", memory}, l.share...)
 }
 
-func (l load) program(s *site) []string {
+func (l load) program(s *place) []string {
 	if l.other != nil {
 		return l.other
 	}
-	args := []string{filepath.Join(s.bin, "cudaload"), "load", "--wait", "--json", "--seconds", "100", "--blocks", strconv.Itoa(l.blocks)}
+	args := []string{filepath.Join(s.Bin, "cudaload"), "load", "--wait", "--json", "--seconds", "100", "--blocks", strconv.Itoa(l.blocks)}
 	if l.bursty {
 		args = append(args, "--pattern", "bursty")
 	}
 	if l.many > 1 {
-		args = append([]string{s.self, "-program", manyProgram, "-count", strconv.Itoa(l.many), "--"}, args...)
+		args = append([]string{s.Self, "-program", manyProgram, "-count", strconv.Itoa(l.many), "--"}, args...)
 	}
 	return args
 }

@@ -19,7 +19,7 @@ type record []reading
 const pause = 2 * time.Millisecond
 
 // read asks the card once.
-func (s *site) read(tenants []*tenant) (reading, error) {
+func (s *place) read(tenants []*tenant) (reading, error) {
 	cards, err := s.card.Usage()
 	if err != nil {
 		return reading{}, err
@@ -35,7 +35,7 @@ func (s *site) read(tenants []*tenant) (reading, error) {
 }
 
 // watch reads for a time of the card's clock.
-func (s *site) watch(tenants []*tenant, d time.Duration) (record, error) {
+func (s *place) watch(tenants []*tenant, d time.Duration) (record, error) {
 	var rec record
 	for {
 		r, err := s.read(tenants)
