@@ -1,0 +1,36 @@
+// Package agentapi is the contract between a node's agent and its runtime wrapper:
+// one question over a unix socket, HTTP with JSON. It links no Kubernetes code, since
+// qgpu-runtime does not.
+package agentapi
+
+import (
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// DefaultSocket is where an agent listens, under the state folder.
+const DefaultSocket = "agent.sock"
+
+// Container names a container as the CRI annotates it in its OCI bundle.
+type Container struct {
+	PodUID       string `json:"podUID"`
+	PodNamespace string `json:"podNamespace"`
+	PodName      string `json:"podName"`
+	Name         string `json:"name"`
+}
+
+// Grant is what the agent lets a container have. A nil Slices: the container asks
+// for no share, and gets no card.
+type Grant struct {
+	Share  share.Share       `json:"share"`
+	Policy share.Policy      `json:"policy"`
+	Slices []placement.Slice `json:"slices"`
+	Driver string            `json:"driver"` // "kernel" or "simulated"
+}
+
+// Refusal is why a container gets no grant.
+type Refusal struct {
+	Reason string `json:"reason"` // one sentence: what is wrong and what to do
+	// Temporary: the same question may be answered differently in a moment.
+	Temporary bool `json:"temporary"`
+}
