@@ -6,6 +6,7 @@ import "github.com/qgpu-project/qgpu/internal/share"
 type Node struct {
 	Name   string
 	Policy share.Policy
+	Model  string // of its cards; a node has cards of one model
 	Cards  []Card
 	// CPU and FreeCPU are the host's allocatable and unrequested CPU, in thousandths
 	// of a core. Cards beside which no CPU is left serve nobody.
