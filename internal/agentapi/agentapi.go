@@ -11,6 +11,13 @@ import (
 // DefaultSocket is where an agent listens, under the state folder.
 const DefaultSocket = "agent.sock"
 
+// Paths of the agent's HTTP server.
+const (
+	GrantPath  = "/v1/grant" // POST a Container; 200 and a Grant, or else a Refusal
+	HealthPath = "/healthz"  // 200 while the agent runs
+	ReadyPath  = "/readyz"   // 200 once the agent can answer for containers
+)
+
 // Container names a container as the CRI annotates it in its OCI bundle.
 type Container struct {
 	PodUID       string `json:"podUID"`
@@ -34,3 +41,6 @@ type Refusal struct {
 	// Temporary: the same question may be answered differently in a moment.
 	Temporary bool `json:"temporary"`
 }
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Reason }

@@ -5,7 +5,12 @@
 package inventory
 
 import (
+	"fmt"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -41,4 +46,72 @@ type Card struct {
 	MemoryMiB int64  `json:"memoryMiB"` // what tenants can have in all
 	// Unhealthy is why nothing may be placed on the card; empty: it is healthy.
 	Unhealthy string `json:"unhealthy,omitempty"`
+}
+
+// CardInventoryList is many nodes' cards.
+type CardInventoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CardInventory `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (c *CardInventory) DeepCopyObject() runtime.Object { return c.DeepCopy() }
+
+// DeepCopy is c with nothing shared.
+func (c *CardInventory) DeepCopy() *CardInventory {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Cards = slices.Clone(c.Cards)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *CardInventoryList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]CardInventory, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopy()
+	}
+	return &out
+}
+
+// Same reports whether two inventories say the same of the same node, whatever the
+// API server keeps beside it.
+func (c *CardInventory) Same(other *CardInventory) bool {
+	return c.Name == other.Name && c.Driver == other.Driver && c.DriverVersion == other.DriverVersion && c.Agent == other.Agent &&
+		slices.Equal(c.Cards, other.Cards) &&
+		slices.EqualFunc(c.OwnerReferences, other.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID && a.Name == b.Name })
+}
+
+// FromUnstructured reads an inventory as the dynamic client has it.
+func FromUnstructured(u *unstructured.Unstructured) (*CardInventory, error) {
+	if kind := u.GroupVersionKind(); kind != GroupVersion.WithKind(Kind) {
+		return nil, fmt.Errorf("object %s is a %s, not a %s of %s", u.GetName(), kind, Kind, GroupVersion)
+	}
+	c := &CardInventory{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, c); err != nil {
+		return nil, fmt.Errorf("the inventory of node %s cannot be read: %w", u.GetName(), err)
+	}
+	return c, nil
+}
+
+// Unstructured is c as the dynamic client takes it.
+func (c *CardInventory) Unstructured() (*unstructured.Unstructured, error) {
+	out := c.DeepCopy()
+	out.TypeMeta = metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: Kind}
+	if out.Cards == nil {
+		out.Cards = []Card{} // the schema wants a list
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(out)
+	if err != nil {
+		return nil, fmt.Errorf("the inventory of node %s cannot be written: %w", c.Name, err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	return u, nil
 }
