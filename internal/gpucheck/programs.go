@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 )
 
@@ -22,7 +22,7 @@ const (
 // be asked.
 func (c *check) driver(ctx context.Context) bool {
 	const question = "driver and cards answer our own client"
-	inventory, raw, err := ask[launch.Inventory](ctx, c.site, c.site.client(ctx, c.site.program("qgpu-runtime"), "cards"))
+	inventory, raw, err := ask[discovery.Inventory](ctx, c.site, c.site.client(ctx, c.site.program("qgpu-runtime"), "cards"))
 	c.report.Driver = inventory.Version
 	for _, card := range inventory.Cards {
 		c.report.Cards = append(c.report.Cards, fmt.Sprintf("%d: %s, %d MiB, %s, %s", card.Minor, card.Name, card.Total/mib, card.Address, card.UUID))

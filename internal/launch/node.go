@@ -1,9 +1,7 @@
 package launch
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/devfs"
+	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
 	"github.com/qgpu-project/qgpu/internal/placement"
@@ -40,12 +39,6 @@ type Node struct {
 	simDir    string
 	simulator string              // path of qgpu-sim
 	userSpace userspace.UserSpace // of a simulated driver
-}
-
-// Inventory is what `qgpu-runtime cards` prints: a driver and its cards.
-type Inventory struct {
-	Version string          `json:"version"`
-	Cards   []nvclient.Card `json:"cards"`
 }
 
 // Open finds the driver and cards of this machine. driver is DriverAuto,
@@ -106,32 +99,27 @@ func (n *Node) openSimulator(ctx context.Context) (err error) {
 	return err
 }
 
-// readInventory asks the driver, in a process that it answers, for its cards.
+// readInventory asks the driver for its cards. Those that do not work serve nobody.
 func (n *Node) readInventory(ctx context.Context) error {
-	args := n.onDriver(n.Runtime, "cards")
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	inv, err := n.source().Read(ctx)
 	if err != nil {
-		return fmt.Errorf("list the cards: %s", strings.TrimSpace(stderr.String()))
-	}
-	var inv Inventory
-	if err := json.Unmarshal(out, &inv); err != nil {
-		return fmt.Errorf("list the cards: %w", err)
+		return err
 	}
 	n.Cards = inv.Cards
-	n.Version, err = nvabi.ParseVersion(inv.Version)
+	n.Version, err = inv.DriverVersion()
 	return err
 }
 
-// onDriver is the command line that runs args as a client of the node's driver.
-func (n *Node) onDriver(args ...string) []string {
-	if n.sim == nil {
-		return args
+func (n *Node) source() discovery.Source {
+	s := discovery.Source{Runtime: n.Runtime}
+	if n.sim != nil {
+		s.Simulator, s.SimDir = n.simulator, n.simDir
 	}
-	return append([]string{n.simulator, "attach", "--dir", n.simDir, "--no-paths", "--"}, args...)
+	return s
 }
+
+// onDriver is the command line that runs args as a client of the node's driver.
+func (n *Node) onDriver(args ...string) []string { return n.source().OnDriver(args...) }
 
 // DriverName is DriverKernel or DriverSimulated.
 func (n *Node) DriverName() string {

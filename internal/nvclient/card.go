@@ -3,7 +3,6 @@ package nvclient
 import (
 	"fmt"
 
-	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"gvisor.dev/gvisor/pkg/abi/nvgpu"
 )
 
@@ -19,31 +18,6 @@ type Card struct {
 	Total       uint64 // bytes of memory
 	Reserved    uint64 // bytes of Total that the driver keeps for itself
 	Free        uint64 // bytes
-}
-
-// List describes all cards of the machine. The version is valid whenever the
-// driver told it, also with an error.
-func List(d Driver) ([]Card, nvabi.Version, error) {
-	c, err := Open(d, nil)
-	if err != nil {
-		return nil, versionOf(d), err
-	}
-	defer c.Close()
-	return c.Cards(), c.Version(), nil
-}
-
-// versionOf is the driver's version, or the zero Version if it tells none.
-func versionOf(d Driver) nvabi.Version {
-	ctl, err := d.Open("/dev/nvidiactl", 2)
-	if err != nil {
-		return nvabi.Version{}
-	}
-	defer d.Close(ctl)
-	v, err := Version(d, ctl)
-	if err != nil {
-		return nvabi.Version{}
-	}
-	return v
 }
 
 // cardInfo reads the driver's list of cards (NV_ESC_CARD_INFO, nv_ioctl_card_info_t).

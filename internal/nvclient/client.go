@@ -67,20 +67,29 @@ func Open(d Driver, wanted func(minor int) bool) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) setUp(wanted func(minor int) bool) error {
+// begin makes the client's root and returns the driver's list of cards.
+func (c *Client) begin() ([]Card, error) {
 	v, err := Version(c.driver, c.ctl)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.abi, err = nvabi.For(v); err != nil {
-		return err
+		return nil, err
 	}
 	all, err := cardInfo(c.driver, c.ctl)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.root, err = c.alloc(0, 0, nvgpu.NV01_ROOT_CLIENT, 0, nil); err != nil {
-		return fmt.Errorf("make an RM client: %w", err)
+		return nil, fmt.Errorf("make an RM client: %w", err)
+	}
+	return all, nil
+}
+
+func (c *Client) setUp(wanted func(minor int) bool) error {
+	all, err := c.begin()
+	if err != nil {
+		return err
 	}
 	for _, card := range all {
 		if wanted != nil && !wanted(card.Minor) {

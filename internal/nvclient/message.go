@@ -40,7 +40,12 @@ const (
 // Status is an NV_STATUS other than NV_OK, from nvstatuscodes.h.
 type Status uint32
 
-func (s Status) Error() string { return fmt.Sprintf("the driver answered status %#x", uint32(s)) }
+func (s Status) Error() string {
+	if s == statusGPUIsLost {
+		return "the driver has lost the card, which fell off the bus; restart the machine"
+	}
+	return fmt.Sprintf("the driver answered status %#x", uint32(s))
+}
 
 // ioctl sends m, whose length is part of the command number (_IOWR('F', nr, size)).
 // inner is what m points to.

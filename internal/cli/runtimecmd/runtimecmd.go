@@ -3,17 +3,20 @@
 package runtimecmd
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
 )
 
@@ -28,18 +31,36 @@ func New() *cobra.Command {
 }
 
 func cardsCommand() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	c := &cobra.Command{
 		Use:   "cards",
 		Short: "List the driver's cards as JSON",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cards, version, err := nvclient.List(nvclient.Kernel{})
+			out := json.NewEncoder(c.OutOrStdout())
+			if watch {
+				return discovery.Follow(untilEnd(c.Context(), c.InOrStdin()), nvclient.Kernel{}, time.Second, func(inv discovery.Inventory) error { return out.Encode(inv) })
+			}
+			client, inv, err := discovery.Survey(nvclient.Kernel{})
 			if err != nil {
 				return err
 			}
-			return json.NewEncoder(c.OutOrStdout()).Encode(launch.Inventory{Version: version.String(), Cards: cards})
+			defer client.Close()
+			return out.Encode(inv)
 		},
 	}
+	c.Flags().BoolVar(&watch, "watch", false, "list them again whenever they or their health change, until the input ends")
+	return c
+}
+
+// untilEnd is a context that ends with parent or with what in has to say.
+func untilEnd(parent context.Context, in io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(parent)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in) // an error is an end, too
+	}()
+	return ctx
 }
 
 // spawnCommand starts a process and ends at once, so that the process is nobody's
