@@ -1,0 +1,130 @@
+package frag
+
+import (
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// losses are the tables of a target for each model of a cluster. Read-only.
+type losses struct {
+	models []string
+	tables []*stranding
+	other  *stranding // of models that no node had when the tables were made
+	// pressure is how much of a card's worth is its core; the rest is its memory.
+	pressure float64
+}
+
+func newLosses(t Target, models []string) *losses {
+	l := &losses{models: models, other: newStranding(t, ""), pressure: 1}
+	for _, m := range models {
+		l.tables = append(l.tables, newStranding(t, m))
+	}
+	return l
+}
+
+func (l *losses) table(model string) *stranding {
+	for i, m := range l.models {
+		if m == model {
+			return l.tables[i]
+		}
+	}
+	return l.other
+}
+
+// free is what is free of c, in thousandths of a card: its core, or core and memory
+// by their worth.
+func (l *losses) free(c *placement.Card) int64 {
+	core := int64(freeCore(c)) * milliPerPercent
+	if l.pressure >= 1 || c.Memory <= 0 {
+		return core
+	}
+	memory := float64(c.Free()) / float64(c.Memory) * milli
+	return int64(l.pressure*float64(core) + (1-l.pressure)*memory)
+}
+
+const (
+	milli           = 1000
+	milliPerPercent = 10
+)
+
+// ofNode is what n strands, in thousandths of a card times unit, if cpu is free.
+func (l *losses) ofNode(n *placement.Node, cpu int64) int64 {
+	s := l.sum(n, cpu)
+	return s.total()
+}
+
+// sum is a node's loss, kept so that the loss after a change of one card costs no
+// second pass.
+type sum struct {
+	losses *losses
+	table  *stranding
+	cpu    int   // level of free CPU
+	shared int64 // loss of the cards that have tenants
+	idle   int   // cards that have none
+	sample *placement.Card
+}
+
+func (l *losses) sum(n *placement.Node, cpu int64) sum {
+	s := sum{losses: l, table: l.other}
+	if len(n.Cards) > 0 {
+		s.table = l.table(n.Cards[0].Model)
+	}
+	s.cpu = len(s.table.cpus)
+	if n.CPU > 0 {
+		s.cpu = met(s.table.cpus, cpu)
+	}
+	for i := range n.Cards {
+		c := &n.Cards[i]
+		if isIdle(c) {
+			s.idle++
+			s.sample = c
+			continue
+		}
+		s.shared += s.ofShared(c)
+	}
+	return s
+}
+
+func (s *sum) ofShared(c *placement.Card) int64 {
+	free := s.losses.free(c)
+	if free == 0 {
+		return 0
+	}
+	return free * s.table.ofShared(c, s.cpu)
+}
+
+func (s *sum) total() int64 { return s.shared + s.ofIdle(s.idle) }
+
+func (s *sum) ofIdle(idle int) int64 {
+	if idle == 0 {
+		return 0
+	}
+	return int64(idle) * s.losses.free(s.sample) * s.table.ofIdle(s.sample, s.cpu, idle)
+}
+
+// with is the loss if c came to be after.
+func (s *sum) with(c, after *placement.Card) int64 {
+	if isIdle(c) {
+		return s.shared + s.ofShared(after) + s.ofIdle(s.idle-1)
+	}
+	return s.shared - s.ofShared(c) + s.ofShared(after) + s.ofIdle(s.idle)
+}
+
+// hasRoom reports whether the one-card share s, which is no whole card, fits on c.
+func hasRoom(c *placement.Card, s share.Share) bool {
+	core := s.Core
+	if s.Class == share.Offline {
+		core = 0
+	}
+	return c.Unhealthy == "" && !c.Whole && c.Tenants < placement.MaxTenants &&
+		c.Core+core <= share.Whole && s.Memory <= c.Free()
+}
+
+// onePart is the share of a request that lies on one card and shares it, or false.
+func onePart(r *placement.Request) (share.Share, bool) {
+	if len(r.Containers) != 1 {
+		return share.Share{}, false
+	}
+	s := r.Containers[0].Share
+	return s, s.Cards() == 1 && !s.WholeCards() && (s.Core > 0 || s.Memory > 0)
+}

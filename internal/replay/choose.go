@@ -1,0 +1,72 @@
+package replay
+
+import "math"
+
+// noRoom is the rate of a node without room.
+const noRoom = math.MinInt64
+
+// chooser finds the best node for pods. It keeps rates by shape and node, and rates
+// anew only what changed.
+type chooser struct {
+	cluster *cluster
+	rater   rater
+	keep    bool
+	shapes  []rates
+}
+
+// rates are those of one shape.
+type rates struct {
+	version []uint32
+	score   []int64
+	card    []int16
+}
+
+func newChooser(c *cluster, r rater, shapes int) *chooser {
+	_, dice := r.(*random)
+	return &chooser{cluster: c, rater: r, keep: !dice, shapes: make([]rates, shapes)}
+}
+
+// choose is the best node for p, and the card for its part. It is false if no node
+// has room.
+func (c *chooser) choose(p *pod) (node, card int, ok bool) {
+	if l, learns := c.rater.(learner); learns && l.see(p) {
+		c.forget()
+	}
+	r := &c.shapes[p.shape]
+	if r.version == nil {
+		n := len(c.cluster.nodes)
+		*r = rates{make([]uint32, n), make([]int64, n), make([]int16, n)}
+	}
+	best := int64(noRoom)
+	for i, version := range c.cluster.version {
+		if r.version[i] != version || !c.keep {
+			c.rate(r, i, p)
+			r.version[i] = version
+		}
+		if r.score[i] > best {
+			best, node = r.score[i], i
+		}
+	}
+	if best == noRoom {
+		if o, ok := c.rater.(observer); ok {
+			o.blocked(c.cluster, p)
+		}
+		return 0, 0, false
+	}
+	return node, int(r.card[node]), true
+}
+
+func (c *chooser) rate(r *rates, i int, p *pod) {
+	r.score[i] = noRoom
+	if !c.cluster.fits(i, p) {
+		return
+	}
+	score, card := c.rater.rate(c.cluster, i, p)
+	r.score[i], r.card[i] = max(score, noRoom+1), int16(card)
+}
+
+func (c *chooser) forget() {
+	for i := range c.shapes {
+		clear(c.shapes[i].version)
+	}
+}
