@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,14 +15,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/qgpu-project/qgpu/internal/placement"
 )
 
 const (
 	recordFile  = "tenant.json"
 	lockFile    = "lock"
 	controlFile = "control.sock"
+	joinFile    = "join.sock"
 	// LogFile is the mediator's log in a tenant's folder.
 	LogFile = "mediator.log"
 )
@@ -150,121 +148,6 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[started], 10, 64)
 }
 
-// Admission is a tenant that has its place but does not run yet.
-type Admission struct {
-	Tenant Tenant
-	// Lock and Control go to the mediator: the tenant lives while Lock is open,
-	// and Control listens on its control socket.
-	Lock    *os.File
-	Control *os.File
-	Dir     string
-}
-
-// Close gives up this process's part of the admission. Unless a mediator holds
-// the lock, the tenant's place is free again.
-func (a *Admission) Close() {
-	a.Lock.Close()
-	a.Control.Close()
-}
-
-// Admit places t on one of cards, atomically among all who admit, and makes its
-// folder, which the tenant's mediator will own. cards say what they have; what
-// living tenants hold is taken from that. Admit chooses t's Placement and UID, and its
-// Policy if that is empty: the one by which its cards are shared already.
-func (r *Registry) Admit(ctx context.Context, t Tenant, cards []placement.Card) (*Admission, error) {
-	unlock, err := r.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := r.sweep(); err != nil {
-		return nil, err
-	}
-	living, err := r.List()
-	if err != nil {
-		return nil, err
-	}
-	if cards, err = agreeing(cards, living, t.Policy); err != nil {
-		return nil, err
-	}
-	t.Placement, err = placement.LeastLoaded(WithTenants(cards, living), t.Share)
-	if err != nil {
-		return nil, err
-	}
-	if t.Policy, err = settle(t.Placement, living, t.Policy); err != nil {
-		return nil, err
-	}
-	t.UID = freeUID(living)
-	return r.create(t)
-}
-
-// firstUID begins a range of user ids that distributions and container runtimes
-// leave alone (systemd's UID ranges end at 1879048191).
-const firstUID = 2_000_000_000
-
-// freeUID is the lowest user id that no living tenant's mediator has.
-func freeUID(living []Tenant) int {
-	for uid := firstUID; ; uid++ {
-		if !slices.ContainsFunc(living, func(t Tenant) bool { return t.UID == uid }) {
-			return uid
-		}
-	}
-}
-
-// WithTenants returns cards with what tenants hold of them taken.
-func WithTenants(cards []placement.Card, tenants []Tenant) []placement.Card {
-	cards = slices.Clone(cards)
-	for _, t := range tenants {
-		for _, slice := range t.Placement {
-			for i := range cards {
-				if cards[i].UUID == slice.UUID {
-					cards[i].Take(slice)
-				}
-			}
-		}
-	}
-	return cards
-}
-
-func (r *Registry) create(t Tenant) (a *Admission, err error) {
-	dir := r.path(t.ID)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the tenant's folder: %w", err)
-	}
-	a = &Admission{Tenant: t, Dir: dir}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
-	if a.Lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("make the tenant's lock: %w", err)
-	}
-	if err := unix.Flock(int(a.Lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("lock the tenant's folder: %w", err)
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, controlFile), Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("listen on the tenant's control socket: %w", err)
-	}
-	listener.SetUnlinkOnClose(false)
-	if a.Control, err = listener.File(); err != nil {
-		return nil, fmt.Errorf("listen on the tenant's control socket: %w", err)
-	}
-	listener.Close()
-	data, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o644); err != nil {
-		return nil, fmt.Errorf("write the tenant's record: %w", err)
-	}
-	if err := os.Chown(dir, t.UID, t.UID); err != nil {
-		return nil, fmt.Errorf("give the tenant's folder to its mediator: %w", err)
-	}
-	return a, nil
-}
-
 // sweep removes the folders of tenants that have ended. A mediator that ended as it
 // should has emptied its folder; of another the log is kept.
 func (r *Registry) sweep() error {
@@ -276,12 +159,20 @@ func (r *Registry) sweep() error {
 		if _, err := r.read(e.Name()); !errors.Is(err, errStale) {
 			continue
 		}
-		if err := r.keepLog(e.Name()); err != nil {
+		if err := r.remove(e.Name()); err != nil {
 			return err
 		}
-		if err := os.RemoveAll(r.path(e.Name())); err != nil {
-			return fmt.Errorf("sweep a tenant that has ended: %w", err)
-		}
+	}
+	return nil
+}
+
+// remove removes what a tenant that has ended left behind, but for a failed mediator's log.
+func (r *Registry) remove(id string) error {
+	if err := r.keepLog(id); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.path(id)); err != nil {
+		return fmt.Errorf("sweep a tenant that has ended: %w", err)
 	}
 	return nil
 }
@@ -373,7 +264,7 @@ func Leave(dir string) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,8 +81,17 @@ func (r *Registry) rewrite(t Tenant) error {
 	if err != nil {
 		return err
 	}
+	// The folder is the mediator's: a link that it put there is not followed.
 	path := filepath.Join(r.path(t.ID), recordFile)
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+	if err := os.RemoveAll(path + ".new"); err != nil {
+		return fmt.Errorf("write the tenant's record: %w", err)
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("write the tenant's record: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write the tenant's record: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -94,10 +102,9 @@ func (r *Registry) rewrite(t Tenant) error {
 
 // ask asks the mediator of tenant id.
 func (r *Registry) ask(ctx context.Context, id string, req request) (reply, error) {
-	var d net.Dialer
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	conn, err := d.DialContext(ctx, "unix", r.path(id, controlFile))
+	conn, err := dial(ctx, r.path(id), controlFile)
 	if err != nil {
 		return reply{}, fmt.Errorf("ask tenant %s's mediator: %w", id, err)
 	}

@@ -29,7 +29,20 @@ type Tenant struct {
 	Started   uint64            `json:"started"` // when that began, in clock ticks since boot
 	UID       int               `json:"uid"`     // of the mediator, its alone
 	Driver    string            `json:"driver"`
+	Version   string            `json:"version,omitempty"` // of the driver
 	Since     time.Time         `json:"since"`
+	// Owner is the container of a pod that the tenant is, or nil.
+	Owner *Owner `json:"owner,omitempty"`
+	// Container: the tenant is an OCI container, and ID is the container's.
+	Container bool `json:"container,omitempty"`
+}
+
+// Owner names a container of a pod.
+type Owner struct {
+	PodUID    string `json:"podUID"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
 }
 
 // State is what a mediator tells of its tenant.
