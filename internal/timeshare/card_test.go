@@ -20,12 +20,14 @@ const (
 // kernel costs 10 µs.
 var testCosts = runlist.Costs{Switch: 5 * us, Preempt: 5 * us}
 
+// latency is the time from the moment at which a window shuts to that at which the card
+// obeys, in ns.
+const latency = 50 * us
+
 // A load is what a simulated tenant does.
 type load struct {
 	timeshare.Tenant
-	kernel uint64 // ns
-	// A tenant without a pattern always has work in its first busy groups; 0 means in all.
-	busy    int
+	kernel  uint64 // ns
 	pattern []interval
 }
 
@@ -51,19 +53,19 @@ func (l load) working(at uint64) bool {
 // card runs loads under a plan on the simulated runlist, with an actuator whose
 // restarts take effect late and fail now and then.
 type card struct {
-	t      *testing.T
-	list   *runlist.Runlist
-	limits timeshare.Limits
-	plan   timeshare.Plan
-	loads  []load
-	gates  []*timeshare.Gate
-	shut   []bool
-	next   []uint64 // when each gate is to be checked
-	used   []uint64 // ns of each tenant
-	groups [][]*runlist.Group
-	chans  [][]*runlist.Channel
-	log    [][]uint64 // use at each multiple of 100 µs
-	random *rand.Rand
+	t       *testing.T
+	list    *runlist.Runlist
+	limits  timeshare.Limits
+	plan    timeshare.Plan
+	windows []timeshare.Window
+	loads   []load
+	shut    []bool
+	next    []uint64 // when each window opens or shuts next
+	used    []uint64 // ns of each tenant
+	groups  [][]*runlist.Group
+	chans   [][]*runlist.Channel
+	log     [][]uint64 // use at each multiple of 100 µs
+	random  *rand.Rand
 
 	restartAt uint64 // when a restart takes effect; Never if none is due
 	restarts  int
@@ -90,8 +92,6 @@ func newCard(t *testing.T, p share.Policy, loads ...load) *card {
 	}
 	c.replan(p)
 	for i := range c.loads {
-		s := c.plan.Settings[i]
-		c.gates = append(c.gates, c.plan.NewGate(s, 0, 0, 0))
 		for _, ch := range c.chans[i] {
 			c.list.Schedule(ch)
 		}
@@ -114,14 +114,12 @@ func (c *card) replan(p share.Policy) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.plan = plan
+	c.plan, c.windows = plan, plan.Windows()
 	for i, s := range plan.Settings {
 		for _, g := range c.groups[i] {
 			g.SetTimeslice(s.Slice)
 		}
-		if c.gates != nil {
-			c.gates[i].Change(&c.plan, s)
-		}
+		c.next[i] = 0
 	}
 }
 
@@ -132,22 +130,14 @@ func (c *card) feed(now uint64) {
 			continue
 		}
 		for g, group := range c.groups[i] {
-			for group.Pending() < 2 && (l.busy == 0 || g < l.busy) {
+			for group.Pending() < 2 {
 				c.list.Submit(c.chans[i][g], l.kernel, nil)
 			}
 		}
 	}
 }
 
-func (c *card) usedByID() map[string]uint64 {
-	m := make(map[string]uint64)
-	for i, l := range c.loads {
-		m[l.ID] = c.used[i]
-	}
-	return m
-}
-
-// actuate checks the gates that are due and restarts the runlist if one is due.
+// actuate opens and shuts the windows that are due and restarts the runlist if that is due.
 func (c *card) actuate(now uint64) {
 	if now >= c.restartAt {
 		c.restartAt = timeshare.Never
@@ -158,12 +148,12 @@ func (c *card) actuate(now uint64) {
 			c.restarts++
 		}
 	}
-	for i, s := range c.plan.Settings {
-		if !s.Gated() || now < c.next[i] {
+	for i, w := range c.windows {
+		if now < c.next[i] {
 			continue
 		}
-		open, next := c.gates[i].Check(now, c.used[i], c.plan.Ahead(s.Rank, c.usedByID()))
-		c.next[i] = next
+		var open bool
+		open, c.next[i] = w.At(now)
 		if open != c.shut[i] {
 			continue
 		}
@@ -171,7 +161,7 @@ func (c *card) actuate(now uint64) {
 		for _, ch := range c.chans[i] {
 			ch.Disable(!open)
 		}
-		c.restartAt = min(c.restartAt, now+uint64(c.limits.Latency)/2)
+		c.restartAt = min(c.restartAt, now+latency)
 	}
 }
 
@@ -183,10 +173,8 @@ func (c *card) run(d time.Duration) {
 		c.actuate(now)
 		c.feed(now)
 		to := min(end, (now/tick+1)*tick, c.restartAt)
-		for i, s := range c.plan.Settings {
-			if s.Gated() {
-				to = min(to, max(c.next[i], now+1))
-			}
+		for _, next := range c.next {
+			to = min(to, max(next, now+1))
 		}
 		c.list.Step(max(to, now+1))
 		for i := range c.used {

@@ -20,11 +20,11 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	for _, s := range plan.Settings {
-		fmt.Printf("%-6s %5d µs a group, %3.0f %% of the card, at most %3.0f %%, yields: %v\n", s.ID, s.Slice, 100*s.Share, 100*s.Cap, s.Yields)
+		fmt.Printf("%-6s %5d µs a group, %3.0f %% of the card, at most %3.0f %%\n", s.ID, s.Slice, 100*s.Share, 100*s.Cap)
 	}
 	// Output:
-	// web    32768 µs a group, 100 % of the card, at most 100 %, yields: false
-	// small   1024 µs a group,  25 % of the card, at most 100 %, yields: true
-	// large    512 µs a group,  75 % of the card, at most 100 %, yields: true
-	// night    256 µs a group, 100 % of the card, at most  40 %, yields: true
+	// web    32768 µs a group, 100 % of the card, at most 100 %
+	// small   1024 µs a group,  25 % of the card, at most 100 %
+	// large    512 µs a group,  75 % of the card, at most 100 %
+	// night    256 µs a group, 100 % of the card, at most  40 %
 }

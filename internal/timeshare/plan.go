@@ -30,12 +30,7 @@ type Setting struct {
 	Share float64
 	// Cap is the most that the tenant may have, 0…1; 1 if there is no cap.
 	Cap float64
-	// Yields tells whether tenants of an earlier rank are on the card.
-	Yields bool
 }
-
-// Gated tells whether the tenant needs a [Gate].
-func (s Setting) Gated() bool { return s.Cap < 1 || s.Yields }
 
 // New plans a card. The order of the tenants and their names make no difference to what
 // each gets.
@@ -66,11 +61,7 @@ func New(p share.Policy, l Limits, tenants []Tenant) (Plan, error) {
 		plan.units[r] = plan.unit(r, tenants)
 	}
 	for _, t := range tenants {
-		s := plan.setting(t)
-		for r := range s.Rank {
-			s.Yields = s.Yields || plan.weights[r] > 0
-		}
-		plan.Settings = append(plan.Settings, s)
+		plan.Settings = append(plan.Settings, plan.setting(t))
 	}
 	return plan, nil
 }
@@ -104,7 +95,7 @@ func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
 		if rankOf(t, p.Policy) != r {
 			continue
 		}
-		w, n := float64(weight(p.Policy, t)), t.active()
+		w, n := float64(weight(p.Policy, t)), t.divisor()
 		least = max(least, float64(l.MinSlice)*min(n, few)/w)
 		enough = max(enough, float64(l.Shortest)*n/w)
 		most = min(most, float64(l.MaxSlice)*n/w)
@@ -118,8 +109,8 @@ func (p *Plan) unit(r Rank, tenants []Tenant) float64 {
 		}
 	}
 	most = max(most, least)
-	// Where gates open and shut by the turn, or where the tenant should not be
-	// interrupted, turns are as long as they may be.
+	// Turns are as long as they may be where nobody should interrupt the tenant, or where
+	// windows seldom leave others to wait for it.
 	if r == First || r == Middle && p.Policy == share.FixedShare {
 		return most
 	}
@@ -140,7 +131,7 @@ func (l Limits) Slice(p share.Policy, unit float64, t Tenant) uint64 {
 	if t.Whole {
 		return DefaultSlice
 	}
-	us := unit * float64(weight(p, t)) / t.active()
+	us := unit * float64(weight(p, t)) / t.divisor()
 	if us >= float64(l.MaxSlice) {
 		return l.MaxSlice
 	}
@@ -149,7 +140,7 @@ func (l Limits) Slice(p share.Policy, unit float64, t Tenant) uint64 {
 
 func (p *Plan) setting(t Tenant) Setting {
 	s := Setting{ID: t.ID, Rank: rankOf(t, p.Policy), Slice: p.Slice(t), Share: 1, Cap: 1}
-	s.Turn = time.Duration(float64(s.Slice) * t.active() * float64(time.Microsecond))
+	s.Turn = time.Duration(float64(s.Slice) * t.divisor() * float64(time.Microsecond))
 	if t.Whole {
 		return s
 	}
@@ -158,22 +149,10 @@ func (p *Plan) setting(t Tenant) Setting {
 		s.Cap = float64(t.Core) / share.Whole
 	}
 	// A tenant of more groups than even the shortest slices can hold to its turn is held
-	// by its gate.
-	if fair := p.units[s.Rank] * float64(weight(p.Policy, t)); float64(p.limits.MinSlice)*t.active() > fair {
+	// by a window.
+	if fair := p.units[s.Rank] * float64(weight(p.Policy, t)); float64(p.limits.MinSlice)*t.divisor() > fair {
 		s.Cap = min(s.Cap, s.Share)
 		s.Turn = time.Duration(max(fair, float64(p.limits.MinSlice)) * float64(time.Microsecond))
 	}
 	return s
-}
-
-// Ahead is the engine time used by the tenants that come before rank r, given each
-// tenant's use in nanoseconds.
-func (p *Plan) Ahead(r Rank, used map[string]uint64) uint64 {
-	sum := uint64(0)
-	for _, s := range p.Settings {
-		if s.Rank < r {
-			sum += used[s.ID]
-		}
-	}
-	return sum
 }

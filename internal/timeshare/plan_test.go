@@ -35,9 +35,6 @@ func drawTenants(t *rapid.T) []timeshare.Tenant {
 		case share.Ordinary:
 			left -= tenant.Core
 		}
-		if rapid.Bool().Draw(t, "active known") {
-			tenant.Active = rapid.Float64Range(0, 200).Draw(t, "active")
-		}
 		out = append(out, tenant)
 	}
 	return out
@@ -57,23 +54,17 @@ func mustPlan(t *rapid.T, p share.Policy, tenants []timeshare.Tenant) timeshare.
 	return plan
 }
 
-// busyGroups is the number of groups of t that the plan takes to have work.
-func busyGroups(t timeshare.Tenant) float64 {
-	n := max(1, float64(t.Groups))
-	if t.Active == 0 {
-		return n
-	}
-	return min(max(t.Active, 1), n)
-}
+// groupsOf is the number of groups that share a tenant's turn.
+func groupsOf(t timeshare.Tenant) float64 { return float64(max(1, t.Groups)) }
 
 // turns are the parts of the card that the members of a rank get by their slices alone,
-// with gates for those that are held.
+// with windows for those that are held.
 func turns(plan timeshare.Plan, tenants []timeshare.Tenant, r timeshare.Rank) map[string]float64 {
 	sum := 0.0
 	got := make(map[string]float64)
 	for i, s := range plan.Settings {
 		if s.Rank == r {
-			us := float64(s.Slice) * busyGroups(tenants[i])
+			us := float64(s.Slice) * groupsOf(tenants[i])
 			got[s.ID] = us
 			sum += us
 		}
@@ -84,6 +75,11 @@ func turns(plan timeshare.Plan, tenants []timeshare.Tenant, r timeshare.Rank) ma
 		}
 	}
 	return got
+}
+
+// yields tells whether somebody comes before the tenant of s.
+func yields(plan timeshare.Plan, s timeshare.Setting) bool {
+	return slices.ContainsFunc(plan.Settings, func(other timeshare.Setting) bool { return other.Rank < s.Rank })
 }
 
 func TestSlicesAreWithinBounds(t *testing.T) {
@@ -97,7 +93,7 @@ func TestSlicesAreWithinBounds(t *testing.T) {
 			if s.Cap <= 0 || s.Cap > 1 || s.Share <= 0 || s.Share > 1 {
 				t.Errorf("share %v, cap %v", s.Share, s.Cap)
 			}
-			if s.Rank == timeshare.Last && s.Yields && s.Slice > l.Wait[timeshare.Last] {
+			if s.Rank == timeshare.Last && yields(plan, s) && s.Slice > l.Wait[timeshare.Last] {
 				t.Errorf("an offline slice of %d µs holds up online work", s.Slice)
 			}
 			if got := plan.Slice(tenants[i]); got != s.Slice {
@@ -148,7 +144,7 @@ func TestSlicesGiveTheShares(t *testing.T) {
 		var low [3]float64 // of the turn per share, in µs
 		high := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}
 		for i, s := range plan.Settings {
-			n := busyGroups(tenants[i])
+			n := groupsOf(tenants[i])
 			if float64(s.Turn) < float64(s.Slice)*n*us-2 {
 				if s.Cap > s.Share {
 					t.Errorf("tenant %s of %v groups has cap %v and share %v", s.ID, n, s.Cap, s.Share)
@@ -171,7 +167,6 @@ func TestMoreGroupsGiveNoMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, tenants, before := drawPlan(t)
 		i := rapid.IntRange(0, len(tenants)-1).Draw(t, "who")
-		tenants[i].Active = 0
 		tenants[i].Groups += rapid.IntRange(1, 100_000).Draw(t, "more")
 		after := mustPlan(t, p, tenants)
 		s := after.Settings[i]
@@ -221,7 +216,7 @@ func TestIdleTimeFallsToTheOthers(t *testing.T) {
 			capped := s.Rank == timeshare.Last && tenants[i].Core > 0 && tenants[i].Core < 100 ||
 				s.Rank == timeshare.Middle && p == share.FixedShare && tenants[i].Core < 100
 			// Up to four groups have slices that can hold them, in any company.
-			if s.Cap < 1 && !capped && busyGroups(tenants[i]) <= 4 {
+			if s.Cap < 1 && !capped && groupsOf(tenants[i]) <= 4 {
 				t.Errorf("tenant %s of rank %d with %d groups is capped to %v", s.ID, s.Rank, tenants[i].Groups, s.Cap)
 			}
 		}
@@ -235,7 +230,7 @@ func TestWholeCardIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := plan.Settings[0]; s.Slice != timeshare.DefaultSlice || s.Gated() {
+		if s := plan.Settings[0]; s.Slice != timeshare.DefaultSlice || s.Cap < 1 {
 			t.Errorf("under %s the tenant of a whole card has %+v", p, s)
 		}
 	}
@@ -247,7 +242,6 @@ func TestMistakesAreNamed(t *testing.T) {
 		"core":    {{ID: "a", Core: 101}},
 		"class":   {{ID: "a", Class: "best"}},
 		"groups":  {{ID: "a", Groups: -1}},
-		"active":  {{ID: "a", Active: math.NaN()}},
 		"twice":   {a, a},
 		"a whole": {a, {ID: "b", Whole: true}},
 	} {

@@ -1,6 +1,6 @@
 // Package timeshare turns the shares of a card's tenants into what the hardware
-// understands: a time slice for each channel group, and for some tenants a gate that
-// keeps all their channels off the card for a while. It is arithmetic on plain values
+// understands: a time slice for each channel group, and for some tenants a window of time
+// outside of which all their channels are kept off the card. It is arithmetic on plain values
 // and the card's clock; it knows nothing of drivers, processes or descriptors, and
 // applies nothing.
 //
@@ -17,8 +17,8 @@
 //
 // The unit of sharing is the tenant. A tenant's turn, the time that its groups have
 // together in one rotation, is its weight × a unit which all tenants of its rank have in
-// common, and a group's slice is the turn divided by the number of the tenant's groups
-// that have work at a time. So shares are right whatever the unit is. The unit is chosen
+// common, and a group's slice is the turn divided by the number of the tenant's groups.
+// So shares are right whatever the unit is. The unit is chosen
 // between two wishes: the shortest slice should be so long that changes cost little
 // ([Limits.Shortest]); and turns should be so short that a share is right over short
 // windows too: a tenant with the part p of the card and turns of t is, over any window,
@@ -31,45 +31,40 @@
 //
 // # Ranks
 //
-// Online tenants come before ordinary ones, and these before offline ones. A tenant
-// stops while one of an earlier rank works ([Gate]), and starts again when the earlier
-// ranks have been idle for [Limits.Hold]; gaps shorter than this are not idle time.
-// An ordinary tenant without core is guaranteed nothing under burst-share and
-// fixed-share and has the rank of offline ones. A gate sees use, and a tenant that waits has
-// none yet; so slices keep the wait small: the groups of a later rank have [Limits.Wait]
-// together while there are tenants of an earlier one, which has the longest turns. Where the
-// groups are so many that this would leave them shorter slices than [Limits.MinSlice], they
-// have these, and the wait is longer.
+// Online tenants come before ordinary ones, and these before offline ones. An ordinary
+// tenant without core is guaranteed nothing under burst-share and fixed-share and has the
+// rank of offline ones. Nothing tells in time when a tenant begins to work, so slices
+// keep its wait small: the groups of a later rank have [Limits.Wait] together in a rotation
+// while there are tenants of an earlier one, which has the longest turns. Where the groups
+// are so many that this would leave them shorter slices than [Limits.MinSlice], they have
+// these, and the wait is longer.
 //
 // # Caps
 //
 // A tenant under fixed-share, and an offline one, may not have more than core/100 even
-// of an idle card. No slice does that; a gate does, as a bucket of engine time: it fills
-// at core/100 of the card's time and holds one turn at most, and the gate is shut when
-// it is empty. In any window w the tenant has at most w×core/100 and one turn. A tenant whose
-// groups have more than its turn even with slices of [Limits.MinSlice] is held by such a gate
-// too, to its share. A gate needs the tenant's use to the fraction of a millisecond. Where
-// nothing tells that, a [Window] on the card's clock holds the cap.
+// of an idle card. No slice does that; a [Window] on the card's clock does. A tenant whose
+// groups have more than its turn even with slices of [Limits.MinSlice] has a window too, of
+// its share, since slices cannot hold it to that.
 //
 // # What a tenant needs to know of the others
 //
 // Its slice follows from its own share and groups and from the unit of its rank
 // ([Limits.Slice]); the unit is the one number that depends on the others, on their
 // cores and numbers of groups and not on who is busy. A group that comes late gets
-// its slice before its first work without any other tenant being looked at. Three
-// things need more. When a tenant's number of groups changes, the slices of its older
-// groups change too: until the next restart of the runlist the n groups of before and the new
-// one have up to 1+1/(n+1) turns together.
-// When the unit changes, all groups of the rank must change together, or shares are
-// wrong by the ratio of the units until they have. And how many groups of a
-// tenant have work at a time is nothing that the hardware tells: [Tenant.Active] has
-// to be inferred from what all use ([Plan.Infer]).
+// its slice before its first work without any other tenant being looked at. Two things
+// need more. When a tenant's number of groups changes, the slices of its older groups
+// change too: until the next restart of the runlist the n groups of before and the new
+// one have up to 1+1/(n+1) turns together. When the unit changes, all groups of the rank
+// must change together, or shares are wrong by the ratio of the units until they have.
+//
+// How many groups of a tenant have work at a time is nothing that the hardware tells. A
+// turn is divided by all of them: a tenant of many groups of which few have work has less
+// than its share while others are busy, and never more.
 package timeshare
 
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/qgpu-project/qgpu/internal/share"
@@ -88,8 +83,6 @@ type Tenant struct {
 	// Groups is the number of the tenant's channel groups on the compute engine; those
 	// of copy engines are on other runlists and do not count.
 	Groups int
-	// Active is how many of Groups have work at a time; 0 if not known, and then all.
-	Active float64
 }
 
 func (t Tenant) validate() error {
@@ -98,8 +91,6 @@ func (t Tenant) validate() error {
 		return fmt.Errorf("tenant %s has core %d on one card; it must be 0 to 100", t.ID, t.Core)
 	case t.Groups < 0:
 		return fmt.Errorf("tenant %s has %d channel groups", t.ID, t.Groups)
-	case math.IsNaN(t.Active) || t.Active < 0:
-		return fmt.Errorf("tenant %s has %v active channel groups", t.ID, t.Active)
 	}
 	switch t.Class {
 	case share.Ordinary, share.Online, share.Offline:
@@ -108,16 +99,10 @@ func (t Tenant) validate() error {
 	return fmt.Errorf("tenant %s has the unknown class %q", t.ID, string(t.Class))
 }
 
-// active is the number of groups to divide a turn by, at least 1.
-func (t Tenant) active() float64 {
-	n := max(1, float64(t.Groups))
-	if t.Active == 0 {
-		return n
-	}
-	return min(max(t.Active, 1), n)
-}
+// divisor is the number of groups to divide a turn by, at least 1.
+func (t Tenant) divisor() float64 { return float64(max(1, t.Groups)) }
 
-// Rank is the order in which tenants are served: each stops while an earlier one works.
+// Rank is the order in which tenants are served: each has next to nothing while an earlier one works.
 type Rank int
 
 const (
@@ -151,18 +136,11 @@ type Limits struct {
 	// rotation while tenants of an earlier rank are on the card: how long these wait for
 	// their first turn, but for changes of groups. Wait[First] has no meaning.
 	Wait [ranks]uint64
-	// Latency is the time from the moment at which a gate should shut to that at which
-	// the card obeys.
-	Latency time.Duration
-	// Hold is how long the earlier ranks must have been idle for a later one to start.
-	Hold time.Duration
-	// Poll is how often the use of earlier ranks is to be looked at.
-	Poll time.Duration
 }
 
 // DefaultLimits are made for a change that costs 10 µs, of which 0.8 % of the card may
 // be lost, and for shares that are right within 3 points over 100 ms. The shortest slice
-// is one in which a change costs a sixth: more groups than this allows are held by a gate.
+// is one in which a change costs a sixth: more groups than this allows are held by a window.
 func DefaultLimits() Limits {
 	return Limits{
 		MinSlice:  50,
@@ -170,9 +148,6 @@ func DefaultLimits() Limits {
 		Shortest:  1250,
 		Deviation: 3 * time.Millisecond,
 		Wait:      [ranks]uint64{Middle: 4 * DefaultSlice, Last: DefaultSlice / 4},
-		Latency:   100 * time.Microsecond,
-		Hold:      2 * time.Millisecond,
-		Poll:      500 * time.Microsecond,
 	}
 }
 
@@ -180,10 +155,8 @@ func (l Limits) validate() error {
 	switch {
 	case l.MinSlice == 0 || l.MaxSlice < l.MinSlice:
 		return fmt.Errorf("slices of %d to %d µs are no range; the shortest must be 1 at least", l.MinSlice, l.MaxSlice)
-	case l.Deviation <= 0 || l.Poll <= 0:
-		return errors.New("the deviation from shares and the time between polls must be positive")
-	case l.Latency < 0 || l.Hold < 0:
-		return errors.New("a gate's latency and hold must not be negative")
+	case l.Deviation <= 0:
+		return errors.New("the deviation from shares must be positive")
 	}
 	return nil
 }

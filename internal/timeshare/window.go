@@ -2,10 +2,9 @@ package timeshare
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
-
-	"github.com/qgpu-project/qgpu/internal/share"
 )
 
 // Period is how long a round of windows takes on the card's clock. Over any 100 ms a
@@ -13,12 +12,14 @@ import (
 const Period = 50 * time.Millisecond
 
 // A Window is the part of every [Period] of the card's clock in which a tenant with a cap
-// may use the card. It holds a cap where use cannot be measured in time for a [Gate]: a
-// tenant has no more engine time than its window is long. Those whose windows do not
-// overlap have all of theirs.
+// may use the card. It holds a cap without any measure of use: a tenant has no more engine
+// time than its window is long. Those whose windows do not overlap have all of theirs.
 type Window struct {
 	Offset, Length time.Duration // within the period; it may go on over the period's end
 }
+
+// Never is the time of a change that does not come.
+const Never = math.MaxUint64
 
 // always is the window of a tenant without a cap.
 var always = Window{Length: Period}
@@ -40,15 +41,31 @@ func (w Window) At(now uint64) (open bool, next uint64) {
 	return false, now + period - into
 }
 
+// Within is for how long the window is open from time from to time to of the card's clock,
+// in ns. A window without limits always is.
+func (w Window) Within(from, to uint64) time.Duration {
+	if to <= from {
+		return 0
+	}
+	return w.opened(to) - w.opened(from)
+}
+
+// opened is for how long the window was open until time t, but for a constant.
+func (w Window) opened(t uint64) time.Duration {
+	period, length := uint64(Period), uint64(min(w.Length, Period))
+	t += period - uint64(w.Offset)%period
+	return time.Duration(t/period*length + min(t%period, length))
+}
+
 // Windows are those of the plan's tenants, in the order of its settings. Under
 // fixed-share the ordinary tenants' windows follow one another, and the offline tenants'
-// begin where these end. Caps for other reasons than core are a [Gate]'s alone.
+// begin where these end, as do those of tenants of too many groups.
 func (p *Plan) Windows() []Window {
 	windows := make([]Window, len(p.Settings))
 	var capped []int
 	for i, s := range p.Settings {
 		windows[i] = always
-		if s.Cap < 1 && (s.Rank == Last || s.Rank == Middle && p.Policy == share.FixedShare) {
+		if s.Cap < 1 {
 			capped = append(capped, i)
 		}
 	}

@@ -64,17 +64,43 @@ func TestWindows(t *testing.T) {
 	})
 }
 
+// TestWithin compares the sum over an interval with a walk along it.
+func TestWithin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.Int64Range(0, int64(timeshare.Period))
+		w := timeshare.Window{Offset: time.Duration(draw.Draw(t, "offset")), Length: time.Duration(draw.Draw(t, "length"))}
+		from := rapid.Uint64Range(0, 1<<62).Draw(t, "from")
+		to := from + rapid.Uint64Range(0, uint64(10*timeshare.Period)).Draw(t, "long")
+		want := uint64(0)
+		for now := from; now < to; {
+			open, next := w.At(now)
+			next = min(next, to)
+			if open {
+				want += next - now
+			}
+			now = next
+		}
+		if got := w.Within(from, to); uint64(got) != want {
+			t.Errorf("%+v is open for %v of %d to %d, want %v", w, got, from, to, time.Duration(want))
+		}
+		if got := w.Within(to, from); to > from && got != 0 {
+			t.Errorf("open for %v of no time", got)
+		}
+	})
+}
+
 func TestWhoHasAWindow(t *testing.T) {
 	tenants := []timeshare.Tenant{
 		{ID: "online", Class: share.Online, Core: 20, Groups: 1},
 		{ID: "ordinary", Core: 30, Groups: 1},
 		{ID: "none", Groups: 1},
 		{ID: "offline", Class: share.Offline, Core: 40, Groups: 1},
+		{ID: "many groups", Core: 10, Groups: 4000},
 	}
 	for policy, want := range map[share.Policy][]bool{
-		share.BestEffort: {false, false, false, true},
-		share.BurstShare: {false, false, false, true},
-		share.FixedShare: {false, true, false, true},
+		share.BestEffort: {false, false, false, true, true},
+		share.BurstShare: {false, false, false, true, true},
+		share.FixedShare: {false, true, false, true, true},
 	} {
 		plan, err := timeshare.New(policy, timeshare.DefaultLimits(), tenants)
 		if err != nil {
