@@ -1,0 +1,125 @@
+// Package nodeinstall puts qgpu-runtime on a node: the program, its settings, and
+// drop-ins that make it a runtime handler of containerd and CRI-O. It owns the text of
+// these files and how they are replaced; it restarts nothing and asks no cluster.
+package nodeinstall
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Settings is the node's /etc/qgpu/runtime.json, which qgpu-runtime reads. Empty fields
+// are left to its defaults.
+type Settings struct {
+	StateDir  string `json:"stateDir,omitempty"`
+	SimDir    string `json:"simDir,omitempty"`
+	Driver    string `json:"driver,omitempty"` // "kernel" or "simulated"
+	Runc      string `json:"runc,omitempty"`   // path or name of the runc behind it
+	Userspace string `json:"userspace,omitempty"`
+}
+
+// Plan says what to put where. All paths but Programs are the node's.
+type Plan struct {
+	Root       string   // where the node's file system is seen; "/" on the node itself
+	InstallDir string   // programs go to bin/ below it
+	Programs   []string // files to copy, as this process sees them
+	Settings   Settings
+	Handler    string // of the RuntimeClass
+	// Configure writes the drop-ins, SystemdCgroup as the kubelet's cgroup driver.
+	Configure     bool
+	SystemdCgroup bool
+}
+
+// Where the node looks for these files.
+const (
+	settingsPath   = "/etc/qgpu/runtime.json"
+	containerdPath = "/etc/containerd/conf.d/qgpu.toml"
+	crioPath       = "/etc/crio/crio.conf.d/99-qgpu.conf"
+)
+
+// Apply does what p says and returns the node's files that it changed. Files that are
+// as they should be are left alone, so that a second call changes nothing. A file is
+// replaced as a whole or not at all, also a program that runs.
+func (p Plan) Apply() ([]string, error) {
+	if !filepath.IsAbs(p.InstallDir) || p.Handler == "" {
+		return nil, fmt.Errorf("install to %q as handler %q: give an absolute folder and a name", p.InstallDir, p.Handler)
+	}
+	var changed []string
+	put := func(path string, content []byte, mode fs.FileMode) error {
+		done, err := replace(filepath.Join(p.Root, path), content, mode)
+		if err != nil {
+			return fmt.Errorf("write %s on the node: %w", path, err)
+		}
+		if done {
+			changed = append(changed, path)
+		}
+		return nil
+	}
+	for _, program := range p.Programs {
+		content, err := os.ReadFile(program)
+		if err != nil {
+			return changed, fmt.Errorf("read the program to install: %w", err)
+		}
+		if err := put(filepath.Join(p.InstallDir, "bin", filepath.Base(program)), content, 0o755); err != nil {
+			return changed, err
+		}
+	}
+	settings, err := json.MarshalIndent(p.Settings, "", "  ")
+	if err != nil {
+		return changed, err
+	}
+	if err := put(settingsPath, append(settings, '\n'), 0o644); err != nil {
+		return changed, err
+	}
+	if !p.Configure {
+		return changed, nil
+	}
+	err = put(containerdPath, p.containerd(), 0o644)
+	return changed, errors.Join(err, put(crioPath, p.crio(), 0o644))
+}
+
+// replace makes the file at path hold content, and reports whether it did not before.
+func replace(path string, content []byte, mode fs.FileMode) (bool, error) {
+	same, err := holds(path, content, mode)
+	if same || err != nil {
+		return false, err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return false, err
+	}
+	f, err := os.CreateTemp(dir, ".qgpu-*")
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(f.Name()) // fails once the file has its name
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		return false, err
+	}
+	return true, os.Rename(f.Name(), path)
+}
+
+func holds(path string, content []byte, mode fs.FileMode) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() != int64(len(content)) || info.Mode().Perm() != mode {
+		return false, err
+	}
+	is, err := io.ReadAll(f)
+	return bytes.Equal(is, content), err
+}

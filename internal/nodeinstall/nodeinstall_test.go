@@ -1,0 +1,111 @@
+package nodeinstall
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func plan(t *testing.T) Plan {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "qgpu-runtime")
+	if err := os.WriteFile(program, []byte("a program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Plan{
+		Root: t.TempDir(), InstallDir: "/opt/qgpu", Programs: []string{program}, Handler: "qgpu",
+		Settings: Settings{Driver: "simulated", Runc: "runc"}, Configure: true, SystemdCgroup: true,
+	}
+}
+
+func apply(t *testing.T, p Plan) []string {
+	t.Helper()
+	changed, err := p.Apply()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+func (p Plan) read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(p.Root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestApply(t *testing.T) {
+	p := plan(t)
+	all := []string{"/opt/qgpu/bin/qgpu-runtime", settingsPath, containerdPath, crioPath}
+	if changed := apply(t, p); !slices.Equal(changed, all) {
+		t.Errorf("changed %v, want %v", changed, all)
+	}
+	var settings Settings
+	if err := json.Unmarshal([]byte(p.read(t, settingsPath)), &settings); err != nil || settings != p.Settings {
+		t.Errorf("settings %+v, %v, want %+v", settings, err, p.Settings)
+	}
+	for path, want := range map[string]string{
+		containerdPath: `BinaryName = "/opt/qgpu/bin/qgpu-runtime"`,
+		crioPath:       `runtime_path = "/opt/qgpu/bin/qgpu-runtime"`,
+	} {
+		if text := p.read(t, path); !strings.Contains(text, want) {
+			t.Errorf("%s has no %s:\n%s", path, want, text)
+		}
+	}
+	if changed := apply(t, p); changed != nil {
+		t.Errorf("a second time changed %v, want nothing", changed)
+	}
+	p.Settings.Driver = "kernel"
+	if changed := apply(t, p); !slices.Equal(changed, []string{settingsPath}) {
+		t.Errorf("another driver changed %v, want %s", changed, settingsPath)
+	}
+}
+
+func TestReplacesRunningProgram(t *testing.T) {
+	p := plan(t)
+	apply(t, p)
+	path := filepath.Join(p.Root, "/opt/qgpu/bin/qgpu-runtime")
+	running, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	if err := os.WriteFile(p.Programs[0], []byte("its new version"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, p)
+	old := make([]byte, 64)
+	n, _ := running.Read(old)
+	if got := string(old[:n]); got != "a program" {
+		t.Errorf("who had the program open reads %q, want what it was", got)
+	}
+	if got := p.read(t, "/opt/qgpu/bin/qgpu-runtime"); got != "its new version" {
+		t.Errorf("the program is %q", got)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("folder has %v, %v, want the program alone", entries, err)
+	}
+}
+
+func TestUnconfigured(t *testing.T) {
+	p := plan(t)
+	p.Configure = false
+	apply(t, p)
+	if _, err := os.Stat(filepath.Join(p.Root, "/etc/containerd")); err == nil {
+		t.Error("containerd's folder was written to")
+	}
+}
+
+func TestRefusesRelativeFolder(t *testing.T) {
+	p := plan(t)
+	p.InstallDir = "opt/qgpu"
+	if _, err := p.Apply(); err == nil {
+		t.Error("Apply to a relative folder succeeded")
+	}
+}
