@@ -81,6 +81,15 @@ func (c Card) Quota(s share.Share) Slice {
 	return slice
 }
 
+// slice is how one card's part of k's share lies on c.
+func (c *Card) slice(k *Container) Slice {
+	s := c.Quota(k.Share.PerCard())
+	if k.Proportional && s.Core < share.Whole {
+		s.Memory = c.Memory * share.Memory(s.Core) / share.Whole / share.MiB * share.MiB
+	}
+	return s
+}
+
 // Take adds slice to what is taken of c.
 func (c *Card) Take(slice Slice) { c.add(c.use(slice)) }
 
@@ -102,8 +111,8 @@ func (c *Card) use(slice Slice) Use {
 	return u
 }
 
-// part is what the one-card share s would take of c.
-func (c *Card) part(s share.Share) Use { return c.use(c.Quota(s)) }
+// part is what one card's part of k's share would take of c.
+func (c *Card) part(k *Container) Use { return c.use(c.slice(k)) }
 
 // Use is what tenants take of one card.
 type Use struct {

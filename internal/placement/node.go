@@ -25,7 +25,15 @@ const (
 type Container struct {
 	Name  string
 	Share share.Share
-	Stage Stage
+	// Proportional: of each card's memory as many percent as of its core, in whole
+	// MiB. Share.Memory is 0 then.
+	Proportional bool
+	Stage        Stage
+}
+
+// asks reports whether a and b ask the same, so that they could be swapped.
+func (a *Container) asks(b *Container) bool {
+	return a.Share == b.Share && a.Proportional == b.Proportional && a.Stage == b.Stage
 }
 
 // Together says how the containers of one request lie to each other.

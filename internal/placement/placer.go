@@ -62,10 +62,8 @@ func (p *Placer) After() *Node { return &p.after }
 func (p *Placer) Assignment() Assignment {
 	a := make(Assignment, len(p.r.Containers))
 	for i, c := range p.r.Containers {
-		part := c.Share.PerCard()
-		chosen := slices.Sorted(slices.Values(p.of(i)))
-		for _, card := range chosen {
-			a[c.Name] = append(a[c.Name], p.node.Cards[card].Quota(part))
+		for _, card := range slices.Sorted(slices.Values(p.of(i))) {
+			a[c.Name] = append(a[c.Name], p.node.Cards[card].slice(&p.r.Containers[i]))
 		}
 	}
 	return a
@@ -165,9 +163,9 @@ func (p *Placer) place(at, slot int) bool {
 		p.inherit(at + 1)
 		return p.place(at+1, 0)
 	}
-	part := p.r.Containers[i].Share.PerCard()
+	k := &p.r.Containers[i]
 	from := len(p.options)
-	p.offer(at, slot, part)
+	p.offer(at, slot, k)
 	to := len(p.options)
 	for o := from; o < to; o++ {
 		if p.tries++; p.tries > maxTries {
@@ -175,7 +173,7 @@ func (p *Placer) place(at, slot int) bool {
 		}
 		card := p.options[o].card
 		was := p.running[card]
-		p.put(card, p.node.Cards[card].part(part))
+		p.put(card, p.node.Cards[card].part(k))
 		mine[slot] = card
 		if p.place(at, slot+1) {
 			return true
@@ -193,30 +191,30 @@ func (p *Placer) place(at, slot int) bool {
 
 // offer pushes the cards that the container at order[at] may get, best first and
 // one of each kind.
-func (p *Placer) offer(at, slot int, part share.Share) {
+func (p *Placer) offer(at, slot int, k *Container) {
 	from := len(p.options)
 	mine := p.of(p.order[at])[:slot]
 	for card := range p.node.Cards {
-		if p.banned[at*len(p.class)+card] || slices.Contains(mine, card) || !p.allowed(at, card) || !p.fits(card, part) {
+		if p.banned[at*len(p.class)+card] || slices.Contains(mine, card) || !p.allowed(at, card) || !p.fits(card, k) {
 			continue
 		}
 		if !slices.ContainsFunc(p.options[from:], func(o option) bool { return p.equal(o.card, card) }) {
 			p.options = append(p.options, option{card: card})
 		}
 	}
-	p.rank(p.options[from:], p.running, part)
+	p.rank(p.options[from:], p.running, k)
 }
 
-// rank orders options by what the scorer makes of a card with part beside what use
+// rank orders options by what the scorer makes of a card with k beside what use
 // says of it.
-func (p *Placer) rank(options []option, use []Use, part share.Share) {
+func (p *Placer) rank(options []option, use []Use, k *Container) {
 	if p.scorer == nil || len(options) < 2 {
 		return
 	}
 	for i := range options {
 		card := options[i].card
 		u := use[card]
-		u.add(p.node.Cards[card].part(part))
+		u.add(p.node.Cards[card].part(k))
 		p.show(card, u)
 		options[i].score = p.scorer.Score(p.node, &p.after, p.r)
 		p.show(card, use[card])
@@ -241,9 +239,9 @@ func (p *Placer) allowed(at, card int) bool {
 	return true
 }
 
-func (p *Placer) fits(card int, part share.Share) bool {
+func (p *Placer) fits(card int, k *Container) bool {
 	c := &p.node.Cards[card]
-	use, running := c.part(part), p.running[card]
+	use, running := c.part(k), p.running[card]
 	if !c.serves(p.r.Models) || !running.joins(use) {
 		return false
 	}
@@ -296,7 +294,7 @@ func (p *Placer) inherit(at int) {
 	row := p.banned[at*len(p.class):][:len(p.class)]
 	clear(row)
 	a, b := &p.r.Containers[p.order[at-1]], &p.r.Containers[p.order[at]]
-	if a.Share == b.Share && a.Stage == App && b.Stage == App && a.Share.Cards() == 1 {
+	if a.asks(b) && a.Stage == App && a.Share.Cards() == 1 {
 		copy(row, p.banned[(at-1)*len(p.class):])
 	}
 }

@@ -1,10 +1,6 @@
 package placement
 
-import (
-	"slices"
-
-	"github.com/qgpu-project/qgpu/internal/share"
-)
+import "slices"
 
 // placeInit puts the init containers on cards, when all others have theirs. They
 // take turns, so that what one gets leaves the others what they had: the best card
@@ -15,15 +11,15 @@ func (p *Placer) placeInit() bool {
 	}
 	clear(p.prefix)
 	copy(p.most, p.running)
-	for i, c := range p.r.Containers {
-		part := c.Share.PerCard()
+	for i := range p.r.Containers {
+		c := &p.r.Containers[i]
 		switch {
 		case c.Stage == Sidecar:
 			for _, card := range p.of(i) {
-				p.prefix[card].add(p.node.Cards[card].part(part))
+				p.prefix[card].add(p.node.Cards[card].part(c))
 			}
 		case c.Stage == Init && !slices.Contains(p.order, i):
-			if !p.placeOneInit(i, part) {
+			if !p.placeOneInit(i, c) {
 				p.showRunning()
 				return false
 			}
@@ -32,11 +28,11 @@ func (p *Placer) placeInit() bool {
 	return true
 }
 
-func (p *Placer) placeOneInit(i int, part share.Share) bool {
+func (p *Placer) placeOneInit(i int, k *Container) bool {
 	mine := p.of(i)
 	for slot := range mine {
 		from := len(p.options)
-		p.offerInit(mine[:slot], part)
+		p.offerInit(mine[:slot], k)
 		if len(p.options) == from {
 			return false
 		}
@@ -44,7 +40,7 @@ func (p *Placer) placeOneInit(i int, part share.Share) bool {
 		p.options = p.options[:from]
 	}
 	for _, card := range mine {
-		p.most[card] = p.mostWith(card, part)
+		p.most[card] = p.mostWith(card, k)
 		p.show(card, p.most[card])
 	}
 	return true
@@ -52,10 +48,10 @@ func (p *Placer) placeOneInit(i int, part share.Share) bool {
 
 // offerInit pushes the cards that an init container which has mine already may get,
 // best first.
-func (p *Placer) offerInit(mine []int, part share.Share) {
+func (p *Placer) offerInit(mine []int, k *Container) {
 	from := len(p.options)
 	for card := range p.node.Cards {
-		if !slices.Contains(mine, card) && p.allowedInit(card) && p.fitsInit(card, part) {
+		if !slices.Contains(mine, card) && p.allowedInit(card) && p.fitsInit(card, k) {
 			p.options = append(p.options, option{card: card})
 		}
 	}
@@ -65,7 +61,7 @@ func (p *Placer) offerInit(mine []int, part share.Share) {
 	}
 	for o := range options {
 		card := options[o].card
-		p.show(card, p.mostWith(card, part))
+		p.show(card, p.mostWith(card, k))
 		options[o].score = p.scorer.Score(p.node, &p.after, p.r)
 		p.show(card, p.most[card])
 	}
@@ -82,15 +78,15 @@ func (p *Placer) allowedInit(card int) bool {
 	return true
 }
 
-func (p *Placer) fitsInit(card int, part share.Share) bool {
+func (p *Placer) fitsInit(card int, k *Container) bool {
 	c := &p.node.Cards[card]
-	return c.serves(p.r.Models) && p.prefix[card].joins(c.part(part)) && c.holds(p.mostWith(card, part))
+	return c.serves(p.r.Models) && p.prefix[card].joins(c.part(k)) && c.holds(p.mostWith(card, k))
 }
 
-// mostWith is the peak on card with an init container of share part.
-func (p *Placer) mostWith(card int, part share.Share) Use {
+// mostWith is the peak on card with an init container k.
+func (p *Placer) mostWith(card int, k *Container) Use {
 	begun := p.prefix[card]
-	begun.add(p.node.Cards[card].part(part))
+	begun.add(p.node.Cards[card].part(k))
 	return peak(p.most[card], begun)
 }
 

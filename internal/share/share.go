@@ -19,7 +19,8 @@ const (
 type Share struct {
 	// Core is compute in percent of a card: 5…100 in steps of 5, a multiple of
 	// 100 for whole cards, or more than 100 split evenly over several cards.
-	// 0 asks for no compute guarantee.
+	// 0 asks for no compute guarantee. An offline share may use 1…100 percent of
+	// one card where it is idle, and is guaranteed none.
 	Core int `json:"core"`
 	// Memory is card memory. 0 on a share of whole cards means all of it.
 	Memory Memory `json:"memory"`
@@ -36,6 +37,10 @@ func (s Share) Validate() error {
 		return fmt.Errorf("core %d is negative; ask for 5…100 percent in steps of 5", s.Core)
 	case s.Memory < 0:
 		return fmt.Errorf("memory %d is negative", s.Memory)
+	case s.Class == Offline && s.Core > Whole:
+		return fmt.Errorf("core %d is more than one card, and an offline share lies on one; the most is %d", s.Core, Whole)
+	case s.Class == Offline && s.Memory > 0:
+		return nil // its core is reserved by nobody, so that it need not add up
 	case s.Core > Whole && s.Core%Whole == 0 && s.Memory != 0:
 		return fmt.Errorf("core %d asks for whole cards, which come with all of their memory; leave memory out", s.Core)
 	case s.Core%Whole != 0 && s.Core/s.Cards()*s.Cards() != s.Core, s.Core/s.Cards()%coreStep != 0:

@@ -26,6 +26,8 @@ func TestValidate(t *testing.T) {
 		{"negative", Share{Core: -5, Memory: GiB}, "negative"},
 		{"no memory", Share{Core: 30}, "needs an amount of memory"},
 		{"whole cards with memory", Share{Core: 200, Memory: GiB}, "leave memory out"},
+		{"offline", Share{Core: 7, Memory: GiB, Class: Offline}, ""},
+		{"offline on two cards", Share{Core: 160, Memory: 2 * GiB, Class: Offline}, "the most is 100"},
 		{"class", Share{Memory: GiB, Class: "urgent"}, `class "urgent" is unknown`},
 	}
 	for _, tt := range tests {
