@@ -1,4 +1,5 @@
-// Command qgpu-runtime mediates tenants' calls on NVIDIA device files.
+// Command qgpu-runtime runs containers with a share of a card, in runc's place, and
+// mediates tenants' calls on NVIDIA device files.
 package main
 
 import (
@@ -8,4 +9,4 @@ import (
 	"github.com/qgpu-project/qgpu/internal/cli/runtimecmd"
 )
 
-func main() { os.Exit(cli.Run(runtimecmd.New())) }
+func main() { os.Exit(cli.Run(runtimecmd.New(os.Args[1:]))) }

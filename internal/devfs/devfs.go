@@ -51,6 +51,31 @@ func Enter(v View) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("separate the mount namespace: %w", err)
 	}
+	return v.Mount()
+}
+
+// Below is v for a file system whose root is at dir.
+func (v View) Below(dir string) View {
+	below := View{Files: make(map[string]string, len(v.Files)), Scratch: v.Scratch}
+	for _, n := range v.Nodes {
+		n.Path = filepath.Join(dir, n.Path)
+		below.Nodes = append(below.Nodes, n)
+	}
+	for path, content := range v.Files {
+		below.Files[filepath.Join(dir, path)] = content
+	}
+	for _, path := range v.Hide {
+		below.Hide = append(below.Hide, filepath.Join(dir, path))
+	}
+	for _, path := range v.Empty {
+		below.Empty = append(below.Empty, filepath.Join(dir, path))
+	}
+	return below
+}
+
+// Mount puts v in place in the calling thread's mount namespace, which must be one
+// that no other program sees. It needs CAP_SYS_ADMIN there.
+func (v View) Mount() error {
 	for _, dir := range v.covered() {
 		if err := v.cover(dir); err != nil {
 			return fmt.Errorf("show devices in %s: %w", dir, err)

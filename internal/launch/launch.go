@@ -108,20 +108,27 @@ func admit(ctx context.Context, node *Node, req Request) (*tenant.Admission, err
 	if err != nil {
 		return nil, err
 	}
-	started, err := tenant.StartTime(os.Getpid())
+	t, err := node.newTenant(strings.ReplaceAll(uuid.NewString(), "-", "")[:12], req.Share, req.Policy, req.Program)
 	if err != nil {
 		return nil, err
 	}
-	return registry.Admit(ctx, tenant.Tenant{
-		ID:      strings.ReplaceAll(uuid.NewString(), "-", "")[:12],
-		Share:   req.Share,
-		Policy:  req.Policy,
-		Program: req.Program,
+	return registry.Admit(ctx, t, cards)
+}
+
+// newTenant is a tenant that this process is to become, without a place yet.
+func (n *Node) newTenant(id string, s share.Share, p share.Policy, program []string) (tenant.Tenant, error) {
+	started, err := tenant.StartTime(os.Getpid())
+	return tenant.Tenant{
+		ID:      id,
+		Share:   s,
+		Policy:  p,
+		Program: program,
 		PID:     os.Getpid(),
 		Started: started,
-		Driver:  node.DriverName(),
+		Driver:  n.DriverName(),
+		Version: n.Version.String(),
 		Since:   time.Now().UTC(),
-	}, cards)
+	}, err
 }
 
 // The mediator's inherited descriptors, beside its standard ones.
@@ -130,6 +137,7 @@ const (
 	ControlFD = 4 // listens on the control socket
 	LaunchFD  = 5 // a socket over which the program's listener comes
 	PacerFD   = 6 // a socket to the tenant's pacer, if it has one
+	JoinFD    = 7 // listens for processes that join a container
 )
 
 // ReadyLine is what a mediator says on its launch socket when it can take the
@@ -174,10 +182,9 @@ func startMediator(node *Node, a *tenant.Admission, link *os.File) (*net.UnixCon
 		theirs.Close()
 		return nil, fmt.Errorf("open the mediator's log: %w", err)
 	}
-	files := []*os.File{a.Lock, a.Control, theirs}
-	args := []string{"mediator", "--dir", a.Dir, "--driver", node.DriverName()}
+	files, args := []*os.File{a.Lock, a.Control, theirs, link, a.Join}, []string{"mediator", "--dir", a.Dir, "--driver", node.DriverName()}
 	if link != nil {
-		files, args = append(files, link), append(args, "--paced")
+		args = append(args, "--paced")
 	}
 	err = node.spawn(log, files, args...)
 	theirs.Close()

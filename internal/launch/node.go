@@ -66,6 +66,23 @@ func Open(ctx context.Context, driver, simDir string) (*Node, error) {
 	return n, n.readInventory(ctx)
 }
 
+// Attach is Open for who must not start a simulator. DriverAuto is the kernel's driver
+// where there is one, and else a simulator that runs in simDir.
+func Attach(ctx context.Context, driver, simDir string) (*Node, error) {
+	if driver == DriverAuto {
+		if _, err := os.Stat("/dev/nvidiactl"); err != nil {
+			driver = DriverSimulated
+		}
+	}
+	if driver == DriverSimulated {
+		client := host.Client{Dir: simDir}
+		if _, err := client.Info(); err != nil {
+			return nil, err
+		}
+	}
+	return Open(ctx, driver, simDir)
+}
+
 // sibling finds a program that is installed beside this one.
 func sibling(name string) (string, error) {
 	exe, err := os.Executable()
@@ -164,9 +181,12 @@ func (n *Node) placementCards(name string) ([]placement.Card, error) {
 	return nil, fmt.Errorf("--card %s: there is no such card; there are %s", name, strings.Join(known, ", "))
 }
 
+// hiddenDevices are what a tenant must not see of the machine's /dev.
+var hiddenDevices = []string{"/dev/nvidia*", "/dev/dri"}
+
 // view is the device view of a tenant on slices: its own cards' nodes and files.
 func (n *Node) view(slices []placement.Slice, stateDir string) devfs.View {
-	v := devfs.View{Files: map[string]string{}, Hide: []string{"/dev/nvidia*", "/dev/dri"}, Empty: []string{stateDir}}
+	v := devfs.View{Files: map[string]string{}, Hide: hiddenDevices[:len(hiddenDevices):len(hiddenDevices)], Empty: []string{stateDir}}
 	own := map[string]bool{"/dev/nvidiactl": true, "/dev/nvidia-uvm": true, "/dev/nvidia-uvm-tools": true}
 	var foreign []string
 	for _, c := range n.Cards {

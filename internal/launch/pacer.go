@@ -42,11 +42,21 @@ func spawnPacer(node *Node, a *tenant.Admission, link *os.File, stateDir string)
 }
 
 // spawn starts qgpu-runtime with args on the node's driver, as nobody's child. It inherits
-// files from descriptor 3 on.
+// files from descriptor 3 on; in the place of a nil file it has /dev/null.
 func (n *Node) spawn(log *os.File, files []*os.File, args ...string) error {
 	line := append([]string{"spawn", "--files", strconv.Itoa(len(files)), "--"}, n.onDriver(append([]string{n.Runtime}, args...)...)...)
 	cmd := exec.Command(n.Runtime, line...)
-	cmd.ExtraFiles = files
+	for _, f := range files {
+		if f == nil {
+			null, err := os.Open(os.DevNull)
+			if err != nil {
+				return err
+			}
+			defer null.Close()
+			f = null
+		}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
 	cmd.Stderr = log
 	return cmd.Run()
 }

@@ -54,7 +54,10 @@ type Config struct {
 	// of a descriptor by replacing the file behind it, and is told by an ioctl of
 	// its own whose pages are to be pinned.
 	Simulated bool
-	Log       *slog.Logger // nil: slog.Default()
+	// MayUse says why a process may have no device file, or nil; it is asked at every
+	// open. Its errors are few, since they are counted by their text. Without it all may.
+	MayUse func(process int) error
+	Log    *slog.Logger // nil: slog.Default()
 }
 
 // Mediator answers the calls of one tenant. It is safe for concurrent use.
@@ -63,6 +66,7 @@ type Mediator struct {
 	driver    Driver
 	processes Processes
 	simulated bool
+	mayUse    func(process int) error
 	log       *slog.Logger
 	self      int // this process's id, under which the driver knows the tenant's clients
 
@@ -114,6 +118,7 @@ func New(cfg Config) (*Mediator, error) {
 		driver:    cfg.Driver,
 		processes: cfg.Processes,
 		simulated: cfg.Simulated,
+		mayUse:    cfg.MayUse,
 		log:       cfg.Log,
 		self:      os.Getpid(),
 		patience:  reconcileWait,
@@ -131,6 +136,9 @@ func New(cfg Config) (*Mediator, error) {
 	}
 	if m.log == nil {
 		m.log = slog.Default()
+	}
+	if m.mayUse == nil {
+		m.mayUse = func(int) error { return nil }
 	}
 	if err := checkLayout(cfg.ABI); err != nil {
 		return nil, err

@@ -63,6 +63,10 @@ func (m *Mediator) openDevice(n Notification, name string, d deviceFile, flags i
 	if err != nil {
 		return fail(unix.ESRCH)
 	}
+	if err := m.mayUse(pid); err != nil {
+		m.refused("open: " + err.Error())
+		return fail(unix.EACCES)
+	}
 	if err := m.tenants.admit(pid); err != nil {
 		m.log.Warn("a process may not use the driver", "process", pid, "error", err)
 		return fail(unix.EAGAIN)

@@ -123,3 +123,17 @@ func capabilities(pid int, key string) (Set, error) {
 	}
 	return 0, fmt.Errorf("the status of process %d has no %s line", pid, strings.TrimSuffix(key, ":"))
 }
+
+// SameUserNamespace reports whether the thread or process pid has this process's user
+// namespace: only then do its capabilities count where this process's do.
+func SameUserNamespace(pid int) (bool, error) {
+	own, err := os.Stat("/proc/self/ns/user")
+	if err != nil {
+		return false, fmt.Errorf("find this process's user namespace: %w", err)
+	}
+	its, err := os.Stat(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return false, fmt.Errorf("find the user namespace of process %d: %w", pid, err)
+	}
+	return os.SameFile(own, its), nil
+}

@@ -47,9 +47,6 @@ func (r *Registry) Adopt(ctx context.Context, id string, pid int) error {
 // Sweep waits at most for patience until tenant id has ended, and removes its folder.
 // If it has not ended by then, whoever admits next will sweep it.
 func (r *Registry) Sweep(ctx context.Context, id string, patience time.Duration) error {
-	if validID(id) != nil {
-		return nil
-	}
 	for deadline := time.Now().Add(patience); ; {
 		ended, err := r.sweepOne(ctx, id)
 		if err != nil || ended || time.Now().After(deadline) {
@@ -65,7 +62,7 @@ func (r *Registry) Sweep(ctx context.Context, id string, patience time.Duration)
 
 // sweepOne removes the folder of tenant id if it has ended, and reports whether it has.
 func (r *Registry) sweepOne(ctx context.Context, id string) (bool, error) {
-	if err := unix.Access(r.path(id), unix.F_OK); err != nil {
+	if !r.Has(id) {
 		return true, nil
 	}
 	unlock, err := r.lock(ctx)
@@ -77,4 +74,9 @@ func (r *Registry) sweepOne(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	return true, r.remove(id)
+}
+
+// Has reports whether id has a folder, as a tenant that lives or that is not swept yet.
+func (r *Registry) Has(id string) bool {
+	return validID(id) == nil && unix.Access(r.path(id), unix.F_OK) == nil
 }

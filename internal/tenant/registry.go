@@ -39,6 +39,10 @@ func OpenRegistry(dir string) (*Registry, error) {
 	return &Registry{dir: dir}, nil
 }
 
+// At is the registry in the state folder dir, for who looks for tenants and admits none.
+// The folder need not be there.
+func At(dir string) *Registry { return &Registry{dir: dir} }
+
 func (r *Registry) path(id string, elem ...string) string {
 	return filepath.Join(append([]string{r.dir, "tenants", id}, elem...)...)
 }

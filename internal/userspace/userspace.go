@@ -69,7 +69,8 @@ func roots() []string {
 	return append(dirs, "/usr/lib/qgpu/nvidia-userspace")
 }
 
-// Environ returns env with u's programs and libraries first in their paths.
+// Environ returns env with u's programs and libraries first in their paths, unless they
+// are in them already.
 func (u UserSpace) Environ(env []string) []string {
 	return prepend(prepend(env, "LD_LIBRARY_PATH", filepath.Join(u.Dir, "lib")), "PATH", filepath.Join(u.Dir, "bin"))
 }
@@ -78,6 +79,9 @@ func prepend(env []string, name, dir string) []string {
 	env = slices.Clone(env)
 	for i, entry := range env {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			if slices.Contains(filepath.SplitList(value), dir) {
+				return env // where its owner wants it
+			}
 			env[i] = name + "=" + strings.TrimSuffix(dir+":"+value, ":")
 			return env
 		}

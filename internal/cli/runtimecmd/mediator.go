@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -88,7 +87,7 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 		}
 		defer p.Close()
 	}
-	control, err := controlListener()
+	control, err := listenerOf(launch.ControlFD, "control")
 	if err != nil {
 		return err
 	}
@@ -97,18 +96,27 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
-	listener, err := admitProgram(conn)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	if !listener.WaitKillable {
-		m.Interruptible()
-	}
-	if err := listener.Serve(ctx, handler{m}); err != nil {
+	if err := serveProcesses(ctx, m, conn, t.Container, log); err != nil && !errors.Is(err, errNobody) {
 		return err
 	}
 	return drain(ctx, m, log)
+}
+
+// serveProcesses answers the calls of the tenant's processes until they have ended.
+func serveProcesses(ctx context.Context, m *mediator.Mediator, conn *net.UnixConn, container bool, log *slog.Logger) error {
+	s := newSessions(m, log)
+	check := admissible
+	if container {
+		join, err := listenerOf(launch.JoinFD, "join")
+		if err != nil {
+			return err
+		}
+		go s.join(ctx, join)
+		// Whoever connects is the container's runtime and not yet its program, which is
+		// looked at when it opens a device file.
+		check = func(int) error { return nil }
+	}
+	return s.serve(ctx, conn, check)
 }
 
 // dropPrivileges starts this program again as user uid, with CAP_SYS_PTRACE
@@ -147,59 +155,41 @@ func newMediator(t tenant.Tenant, simulated bool, log *slog.Logger) (*mediator.M
 	for _, s := range t.Placement {
 		cards = append(cards, mediator.Card{Minor: s.Index, Quota: uint64(s.Memory)})
 	}
-	return mediator.New(mediator.Config{ABI: abi, Cards: cards, Simulated: simulated, Log: log})
+	return mediator.New(mediator.Config{ABI: abi, Cards: cards, Simulated: simulated, MayUse: admissible, Log: log})
 }
 
-func controlListener() (*net.UnixListener, error) {
-	f := os.NewFile(launch.ControlFD, "control")
+// listenerOf is the listening socket that this process inherited as descriptor fd.
+func listenerOf(fd int, name string) (*net.UnixListener, error) {
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	l, err := net.FileListener(f)
 	if err != nil {
-		return nil, fmt.Errorf("the control socket is missing: %w", err)
+		return nil, fmt.Errorf("the %s socket is missing: %w", name, err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l.(*net.UnixListener), nil
 }
 
-// admitProgram takes the program's listener, unless the program could undo what
-// the filter does.
-func admitProgram(conn *net.UnixConn) (*seccomp.Listener, error) {
-	const patience = time.Minute
-	conn.SetDeadline(time.Now().Add(patience))
-	listener, peer, err := seccomp.ReceiveListener(conn)
-	if err != nil {
-		return nil, fmt.Errorf("receive the program's listener: %w", err)
-	}
-	err = admissible(peer.Thread)
-	if ackErr := seccomp.Acknowledge(conn, err); err == nil {
-		err = ackErr
-	}
-	if err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, conn.Close()
-}
+// errAdministrator refuses a process that is or can become an administrator.
+var errAdministrator = errors.New("the program may have CAP_SYS_ADMIN, which the driver treats as its administrator; drop it from the bounding set (a privileged container cannot be a tenant)")
 
-// admissible refuses a program that is or can become an administrator: the
-// driver would grant it what no filter of calls holds back.
+// admissible refuses an administrator: the driver would grant it what no filter of calls
+// holds back. Capabilities in a user namespace are none to the driver; and who is in one
+// does not come out of it.
 func admissible(thread int) error {
+	same, err := privilege.SameUserNamespace(thread)
+	if err != nil {
+		return errors.New("the program's user namespace cannot be told")
+	}
 	caps, err := privilege.Bounding(thread)
 	if err != nil {
-		return err
+		return errors.New("the program's capabilities cannot be told")
 	}
-	if caps.Has(unix.CAP_SYS_ADMIN) {
-		return errors.New("the program may have CAP_SYS_ADMIN, which the driver treats as its administrator; drop it from the bounding set (a privileged container cannot be a tenant)")
+	if same && caps.Has(unix.CAP_SYS_ADMIN) {
+		return errAdministrator
 	}
 	return nil
 }
-
-// handler adapts a mediator to notifications.
-type handler struct{ m *mediator.Mediator }
-
-func (h handler) Handle(n *seccomp.Notification) seccomp.Answer { return h.m.Handle(n) }
-
-func (h handler) Lost(n *seccomp.Notification, a seccomp.Answer) { h.m.Lost(n, a) }
 
 // stater tells a mediator's state in the registry's words.
 type stater struct {

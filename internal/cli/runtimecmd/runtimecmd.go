@@ -1,5 +1,5 @@
-// Package runtimecmd is the qgpu-runtime command: the mediator process of a
-// tenant, and what is needed to start one.
+// Package runtimecmd is the qgpu-runtime command: an OCI runtime that hands on to runc,
+// the mediator process of a tenant, and what is needed to start one.
 package runtimecmd
 
 import (
@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,16 +19,66 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
+	"github.com/qgpu-project/qgpu/internal/ociruntime"
 )
 
-// New makes the command.
-func New() *cobra.Command {
+// New makes the command that obeys args: one of this program's own, if args begin with its
+// name, and else runc's, whatever it is.
+func New(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "qgpu-runtime",
-		Short: "Mediate a tenant's calls on NVIDIA device files",
+		Short: "Run containers with a share of a card: an OCI runtime in runc's place",
+		Long: `Run containers with a share of a card: an OCI runtime in runc's place.
+
+Container engines call it as they call runc, with the same flags and commands, and
+it hands them on to runc. Register it with: qgpu-runtime configure.`,
 	}
-	root.AddCommand(mediatorCommand(), pacerCommand(), cardsCommand(), spawnCommand())
-	return root
+	root.AddCommand(mediatorCommand(), pacerCommand(), cardsCommand(), spawnCommand(), hookCommand(), configureCommand())
+	if len(args) == 0 || isOwn(root, args[0]) {
+		root.SetArgs(args)
+		return root
+	}
+	wrapper := &cobra.Command{
+		Use:                "qgpu-runtime",
+		DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			settings, err := ociruntime.ReadSettings(settingsPath(), os.Getenv)
+			if err != nil {
+				return err
+			}
+			return ociruntime.Run(c.Context(), settings, args)
+		},
+	}
+	wrapper.SetArgs(args)
+	return wrapper
+}
+
+// isOwn reports whether word begins one of root's own command lines.
+func isOwn(root *cobra.Command, word string) bool {
+	return word == "help" || word == "--help" || word == "-h" ||
+		slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == word })
+}
+
+func settingsPath() string {
+	if path := os.Getenv("QGPU_RUNTIME_CONFIG"); path != "" {
+		return path
+	}
+	return ociruntime.DefaultSettings
+}
+
+// hookCommand is called by runc while it creates a container.
+func hookCommand() *cobra.Command {
+	c := &cobra.Command{Use: "hook", Hidden: true}
+	c.AddCommand(&cobra.Command{
+		Use:  "adopt STATE-DIR",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return ociruntime.Adopt(c.Context(), c.InOrStdin(), args[0]) },
+	}, &cobra.Command{
+		Use:  "view VIEW",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return ociruntime.Show(args[0]) },
+	})
+	return c
 }
 
 func cardsCommand() *cobra.Command {

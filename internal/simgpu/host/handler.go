@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -104,13 +103,11 @@ func (c *caller) Nice() bool { return c.has(unix.CAP_SYS_NICE) }
 func (c *caller) has(capability int) bool {
 	thread := c.n.Thread()
 	caps, err := privilege.Effective(thread)
-	return err == nil && caps.Has(capability) && sameUserNamespace(thread) && c.n.Valid()
-}
-
-func sameUserNamespace(thread int) bool {
-	own, err1 := os.Stat("/proc/self/ns/user")
-	its, err2 := os.Stat(fmt.Sprintf("/proc/%d/ns/user", thread))
-	return err1 == nil && err2 == nil && os.SameFile(own, its)
+	if err != nil || !caps.Has(capability) {
+		return false
+	}
+	same, err := privilege.SameUserNamespace(thread)
+	return err == nil && same && c.n.Valid()
 }
 
 // FileOf identifies the caller's file through a duplicate of its descriptor.
