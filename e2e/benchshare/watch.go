@@ -2,8 +2,11 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"sort"
 	"time"
+
+	"github.com/qgpu-project/qgpu/internal/simgpu"
 )
 
 // reading is what the card's own account says at a time of its clock.
@@ -34,24 +37,45 @@ func (s *place) read(tenants []*tenant) (reading, error) {
 	return r, nil
 }
 
-// watch reads for a time of the card's clock.
+// watch waits for a time of the card's clock, and returns the card's account of it: a reading
+// at the end of every period of that. The time is exact, however busy this machine is.
 func (s *place) watch(tenants []*tenant, d time.Duration) (record, error) {
-	var rec record
-	for {
+	first, err := s.read(tenants)
+	if err != nil {
+		return nil, err
+	}
+	for now := first.at; now < first.at+uint64(d+margin); {
+		time.Sleep(time.Duration(first.at+uint64(d+margin)-now) + pause)
 		r, err := s.read(tenants)
 		if err != nil {
 			return nil, err
 		}
-		rec = append(rec, r)
-		if rec.span() >= d {
-			return rec, nil
-		}
-		time.Sleep(pause)
+		now = r.at
 	}
+	cards, err := s.card.History(first.at)
+	if err != nil {
+		return nil, err
+	}
+	return recordOf(cards[0], tenants), nil
 }
 
-// span is the time from the first reading to the last.
-func (r record) span() time.Duration { return time.Duration(r[len(r)-1].at - r[0].at) }
+// margin is more than a period of the card's account.
+const margin = 10 * time.Millisecond
+
+// recordOf adds up a card's account.
+func recordOf(h simgpu.CardHistory, tenants []*tenant) record {
+	r := reading{at: h.Start, used: make([]time.Duration, len(tenants))}
+	rec := record{r}
+	for _, p := range h.Periods {
+		used := slices.Clone(r.used)
+		for i, t := range tenants {
+			used[i] += p[t.mediator]
+		}
+		r = reading{r.at + uint64(h.Period), used}
+		rec = append(rec, r)
+	}
+	return rec
+}
 
 // usedBy is what tenant i had used at time t, between two readings by proportion.
 func (r record) usedBy(i int, t uint64) float64 {

@@ -19,7 +19,9 @@ type Order struct {
 	// Turn is the time in µs that all groups have together in a rotation: a group's slice
 	// is Turn divided by their number, but within Least and Most.
 	Turn, Least, Most uint64
-	Shut              bool // all channels are to be kept off the card
+	// Gated says that the pacer lets the tenant's channels on the card and keeps them off it
+	// by itself. A channel that comes is kept off until the pacer has taken it up.
+	Gated bool
 	// Afresh has everything set again, whatever was set before.
 	Afresh bool
 }
@@ -35,11 +37,17 @@ type Applied struct {
 	Restart bool // something was set that waits for a restart
 	// File is a duplicate of a control file of the tenant, which the caller closes, and
 	// Channel one of that file's client, for the restart; File is -1 if there is none.
+	// Process is the one whose file it is.
 	File    int
 	Channel nvclient.Channel
-	// Disabled are the channels that are kept off the card, or will be.
-	Disabled []nvclient.Channel
+	Process int
+	// Channels are those that the pacer may gate.
+	Channels []nvclient.Channel
 }
+
+// MaxChannels bounds the channels that a tenant has on the compute engine of a card, so that
+// to gate them takes little time. libcuda makes some a context.
+const MaxChannels = 1024
 
 // schedule is what the tenant's pacer wants.
 type schedule struct {
@@ -47,14 +55,14 @@ type schedule struct {
 	orders  []Order // by card
 	ordered []bool
 	ready   chan struct{} // closed when every card has an order
-	changed func()        // tells that there are other groups or channels now; may be nil
+	changed func()        // tells that there are other groups or channels now
 }
 
 // firstOrder bounds how long the tenant's first channel group waits for an order.
 const firstOrder = 10 * time.Second
 
 // Pace has changed called, from then on, whenever an order should be thought over: the
-// tenant's groups are others, or channels appeared while they are shut off. Without it
+// tenant's groups are others, or channels appeared that its pacer has to take up. Without it
 // groups are made as they come. It is called before the tenant's first call.
 func (m *Mediator) Pace(changed func()) {
 	m.schedule = &schedule{
@@ -133,9 +141,9 @@ func (m *Mediator) setFirstSlice(fd int, o newObject) {
 	}
 }
 
-// allocChannel makes a channel. One on the compute engine that comes while the tenant is
-// shut off is disabled. It needs a group: the driver would make it one whose slice nobody
-// can set, and no program is known to want that.
+// allocChannel makes a channel. One on the compute engine of a tenant that is gated is
+// disabled until the pacer has it. It needs a group: the driver would make it one whose slice
+// nobody can set, and no program is known to want that.
 func (c *call) allocChannel(class nvabi.RMClass, params message) seccomp.Answer {
 	s := c.m.schedule
 	card, grouped := c.m.ledger.computeGroup(c.arg.u32(0), c.arg.u32(allocParent))
@@ -149,18 +157,22 @@ func (c *call) allocChannel(class nvabi.RMClass, params message) seccomp.Answer 
 		return c.allocObject(class, params)
 	}
 	s.mu.Lock()
+	if _, channels := c.m.ledger.runnables(card); len(channels) >= MaxChannels {
+		s.mu.Unlock()
+		return c.refuse(statusNoResources)
+	}
 	errno := c.execute()
-	shut := s.orders[card].Shut
+	gated := s.orders[card].Gated
 	if c.ok(errno) {
 		o := c.created(class, card)
 		o.compute = true
 		c.m.ledger.add(o)
-		if shut {
+		if gated {
 			c.m.shutOff(o)
 		}
 	}
 	s.mu.Unlock()
-	if c.ok(errno) && shut {
+	if c.ok(errno) && gated {
 		s.changed()
 	}
 	return c.finish(errno)
@@ -244,32 +256,34 @@ func (m *Mediator) setSlices(groups []runnable, us uint64, afresh bool, a *Appli
 		a.Restart = true
 	}
 	if a.File == none {
-		a.File, a.Channel.Client = fd, g.client
+		a.File, a.Channel.Client, a.Process = fd, g.client, g.owner
 		return true
 	}
 	m.close(fd)
 	return true
 }
 
-// setGates disables and enables channels where that is not done.
+// setGates disables the channels of clients that cannot be reached, and enables those that
+// were kept off the card, unless the pacer gates them.
 func (m *Mediator) setGates(o Order, channels []runnable, unreachable map[uint32]bool, a *Applied) error {
 	var enable, disable []nvclient.Channel
 	for _, ch := range channels {
-		shut := o.Shut || unreachable[ch.client]
-		list := &enable
-		if shut {
-			list = &disable
-			a.Disabled = append(a.Disabled, ch.channel())
+		off := unreachable[ch.client]
+		if !off {
+			a.Channels = append(a.Channels, ch.channel())
 		}
-		if ch.object.disabled != shut || o.Afresh {
-			*list = append(*list, ch.channel())
+		switch {
+		case off && (!ch.object.disabled || o.Afresh):
+			disable = append(disable, ch.channel())
+		case !off && !o.Gated && (ch.object.disabled || o.Afresh):
+			enable = append(enable, ch.channel())
 		}
 	}
 	if err := errors.Join(m.disable(o.Card, false, enable), m.disable(o.Card, true, disable)); err != nil {
 		return err
 	}
 	for _, ch := range channels {
-		ch.object.disabled = o.Shut || unreachable[ch.client]
+		ch.object.disabled = unreachable[ch.client]
 	}
 	a.Restart = a.Restart || len(enable)+len(disable) > 0
 	return nil

@@ -123,27 +123,53 @@ func TestSlicesOfGroups(t *testing.T) {
 	}
 }
 
-func TestChannelsAreShutOff(t *testing.T) {
+// TestGatedChannels: a channel that comes while the pacer gates is kept off the card until
+// the pacer has been told of it; what the pacer does then is its own.
+func TestGatedChannels(t *testing.T) {
 	p := newPaced(t)
 	group := p.group(1)
 	p.channel(group, 1)
 	p.channel(group, 1)
 	disabled := func() (yes bool, n uint32) {
 		params := message(p.d.seen[disableChannels])
+		if len(params) == 0 {
+			return false, 0
+		}
 		return params[nvabi.DisableChannelsDisable] != 0, params.u32(nvabi.DisableChannelsCount)
 	}
-	a := p.order(Order{Turn: 6000, Shut: true})
-	if yes, n := disabled(); !yes || n != 2 || !a.Restart || len(a.Disabled) != 2 {
-		t.Errorf("%d channels are disabled (%v), the answer is %+v", n, yes, a)
+	a := p.order(Order{Turn: 6000, Gated: true})
+	if _, n := disabled(); n != 0 || len(a.Channels) != 2 || a.Process != p.tn.pid {
+		t.Errorf("%d channels are disabled or enabled by the mediator, the answer is %+v", n, a)
 	}
 	before := p.changes
 	p.channel(group, 1)
 	if yes, n := disabled(); !yes || n != 1 || p.changes != before+1 {
 		t.Errorf("a channel that came later: %d disabled (%v), %d changes", n, yes, p.changes-before)
 	}
+	if a = p.order(Order{Turn: 6000, Gated: true}); len(a.Channels) != 3 {
+		t.Errorf("the pacer is told of %d channels", len(a.Channels))
+	}
+	p.channel(group, 1)
 	a = p.order(Order{Turn: 6000})
-	if yes, n := disabled(); yes || n != 3 || !a.Restart || len(a.Disabled) != 0 {
-		t.Errorf("%d channels are enabled (%v), the answer is %+v", n, !yes, a)
+	if yes, n := disabled(); yes || n != 1 || !a.Restart {
+		t.Errorf("a channel that the pacer was not told of: %d enabled (%v), the answer is %+v", n, !yes, a)
+	}
+	a = p.order(Order{Turn: 6000, Afresh: true})
+	if yes, n := disabled(); yes || n != 4 || !a.Restart {
+		t.Errorf("after a pacer that left who knows what: %d enabled (%v), the answer is %+v", n, !yes, a)
+	}
+}
+
+func TestChannelsAreBounded(t *testing.T) {
+	p := newPaced(t)
+	group := p.group(1)
+	for i := range MaxChannels {
+		if _, status := p.channel(group, 1); status != 0 {
+			t.Fatalf("channel %d: status %#x", i, status)
+		}
+	}
+	if _, status := p.channel(group, 1); status != statusNoResources {
+		t.Errorf("one channel too many: status %#x, want %#x", status, statusNoResources)
 	}
 }
 
@@ -155,11 +181,11 @@ func TestLostControlFile(t *testing.T) {
 	p.channel(group, 1)
 	p.tn.fds[99] = p.tn.fds[p.c.ctl] // under another number
 	delete(p.tn.fds, p.c.ctl)
-	if a := p.order(Order{Turn: 6000, Afresh: true}); a.File == none || len(a.Disabled) != 0 {
+	if a := p.order(Order{Turn: 6000, Afresh: true}); a.File == none || len(a.Channels) != 1 {
 		t.Errorf("a control file under another number is not found: %+v", a)
 	}
 	delete(p.tn.fds, 99)
-	if a := p.order(Order{Turn: 6000}); a.File != none || len(a.Disabled) != 1 || !a.Restart {
+	if a := p.order(Order{Turn: 6000}); a.File != none || len(a.Channels) != 0 || !a.Restart {
 		t.Errorf("channels that cannot be paced are let run: %+v", a)
 	}
 }

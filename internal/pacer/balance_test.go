@@ -9,57 +9,120 @@ import (
 	"github.com/qgpu-project/qgpu/internal/timeshare"
 )
 
-// TestLateWindows opens and shuts windows late by chance: over many periods the tenant has
-// what its window is long, all the same.
-func TestLateWindows(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := timeshare.Window{Length: time.Duration(rapid.IntRange(1, 19).Draw(t, "window")) * timeshare.Period / 20}
-		late := rapid.Custom(func(t *rapid.T) uint64 {
-			return rapid.Uint64Range(0, uint64(w.Length/8)).Draw(t, "late")
-		})
-		b := balance{beyond: 1}
-		const periods = 100
-		had, opened := time.Duration(0), uint64(0)
-		edge := uint64(timeshare.Period)
-		for range periods {
-			opened = edge + min(late.Draw(t, "opens"), uint64(most(w)))
-			b.turned(w, true, edge, opened)
-			_, edge = w.At(edge)
-			shut := b.end(w, edge) + late.Draw(t, "shuts")
-			b.turned(w, false, edge, shut)
-			had += time.Duration(shut - opened)
-			_, edge = w.At(edge)
+// paced lets a balance run the window w for some periods on a clock of the test's. late is
+// how much later than is due each turn takes effect. It returns for how long the channels
+// could run.
+func paced(b *balance, w timeshare.Window, periods int, late func() time.Duration) time.Duration {
+	const start = uint64(7 * timeshare.Period)
+	now, end := start, start+uint64(periods)*uint64(timeshare.Period)
+	b.turned(w, false, now)
+	had := time.Duration(0)
+	for now < end {
+		open, until := b.decide(w)
+		if open != b.open {
+			until = now + uint64(late())
 		}
+		until = min(until, end)
+		if b.open {
+			had += time.Duration(until - now)
+		}
+		now = until
+		if open != b.open {
+			b.turned(w, open, now)
+		} else {
+			b.reckon(w, now)
+		}
+	}
+	return had
+}
+
+func drawWindow(t *rapid.T) timeshare.Window {
+	return timeshare.Window{
+		Offset: time.Duration(rapid.IntRange(0, int(timeshare.Period)-1).Draw(t, "offset")),
+		Length: time.Duration(rapid.IntRange(1, 19).Draw(t, "twentieths")) * timeshare.Period / 20,
+	}
+}
+
+// TestCapHoldsHoweverLate turns windows late by chance, by many windows at times: over a
+// long time the tenant has no more than its cap, but for what it still owes.
+func TestCapHoldsHoweverLate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWindow(t)
+		b := &balance{beyond: 1}
+		longest := rapid.SampledFrom([]time.Duration{time.Millisecond, timeshare.Period / 5, debtWindows / 2 * w.Length}).Draw(t, "longest")
+		const periods = 200
+		had := paced(b, w, periods, func() time.Duration {
+			if rapid.IntRange(0, 3).Draw(t, "is late") > 0 {
+				return 50 * time.Microsecond
+			}
+			return time.Duration(rapid.Int64Range(0, int64(longest)).Draw(t, "late"))
+		})
+		if had > periods*w.Length+w.Length+max(b.over, 0) {
+			t.Errorf("the tenant had %v in %d windows of %v, and owes %v", had, periods, w.Length, b.over)
+		}
+	})
+}
+
+// TestLittleLatenessCostsNothing turns windows late by a small part of them: the tenant has
+// what they are long.
+func TestLittleLatenessCostsNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWindow(t)
+		b := &balance{beyond: 1}
+		const periods = 100
+		had := paced(b, w, periods, func() time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(most(w)/3)).Draw(t, "late"))
+		})
 		if d := (had - periods*w.Length).Abs(); d > w.Length {
 			t.Errorf("the tenant had %v in %d windows of %v", had, periods, w.Length)
 		}
 	})
 }
 
-// TestStallIsMadeUpFor has a window shut far too late, once.
-func TestStallIsMadeUpFor(t *testing.T) {
-	w := timeshare.Window{Length: 10 * time.Millisecond}
+// TestDebtSpansWindows has one window shut far too late.
+func TestDebtSpansWindows(t *testing.T) {
 	const ms = uint64(time.Millisecond)
-	b := balance{beyond: 1}
-	b.turned(w, true, 50*ms, 50*ms)
-	b.turned(w, false, 60*ms, 67*ms)
-	if end := b.end(w, 110*ms); end != 105*ms {
-		t.Errorf("after 7 ms too much the window of 100 to 110 ms ends at %d µs, want half of it", end/1000)
+	w := timeshare.Window{Length: 10 * time.Millisecond}
+	b := &balance{beyond: 1}
+	b.turned(w, true, 50*ms)
+	b.turned(w, false, 85*ms) // 25 ms too late: two and a half windows
+	for _, c := range []struct {
+		at    uint64
+		open  bool
+		until uint64
+	}{
+		{100 * ms, false, 150 * ms},
+		{150 * ms, false, 200 * ms},
+		{200 * ms, true, 205 * ms},
+	} {
+		b.reckon(w, c.at)
+		if open, until := b.decide(w); open != c.open || until != c.until {
+			t.Errorf("at %d ms the window is open %v until %d µs, want %v until %d ms", c.at/ms, open, until/1000, c.open, c.until/ms)
+		}
 	}
-	b.turned(w, true, 100*ms, 100*ms)
-	b.turned(w, false, 110*ms, 105*ms)
-	if end := b.end(w, 160*ms); end != 158*ms {
-		t.Errorf("the rest of it makes the next window end at %d µs, want 158000", end/1000)
+	b.turned(w, true, 200*ms)
+	b.turned(w, false, 205*ms)
+	b.reckon(w, 250*ms)
+	if open, until := b.decide(w); !open || until != 260*ms || b.over != 0 {
+		t.Errorf("when all is paid back the window is open %v until %d µs, %v are owed", open, until/1000, b.over)
 	}
-	b = balance{beyond: 0.25}
-	b.turned(w, true, 50*ms, 50*ms)
-	b.turned(w, false, 60*ms, 64*ms)
+}
+
+// TestNeighboursTime counts time in another's window as the part that slices leave there.
+func TestNeighboursTime(t *testing.T) {
+	const ms = uint64(time.Millisecond)
+	w := timeshare.Window{Length: 10 * time.Millisecond}
+	b := &balance{beyond: 0.25}
+	b.turned(w, true, 50*ms)
+	b.turned(w, false, 64*ms)
 	if b.over != time.Millisecond {
 		t.Errorf("4 ms in another's window count as %v, want a quarter", b.over)
 	}
-	b.forget()
-	b.turned(w, false, 110*ms, 140*ms)
-	if b.over != time.Millisecond {
-		t.Error("a window whose beginning is not known is counted")
+	missed := &balance{beyond: 1}
+	missed.turned(w, false, 50*ms)
+	missed.turned(w, true, 59*ms)
+	missed.reckon(w, 60*ms)
+	if open, until := missed.decide(w); !open || until != 60*ms+uint64(most(w)) {
+		t.Errorf("a window that was missed goes on %v until %d µs, want %v", open, until/1000, most(w))
 	}
 }

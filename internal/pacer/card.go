@@ -5,44 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/nvclient"
 	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/timeshare"
 )
-
-// clocks are the cards' clocks, for several goroutines.
-type clocks struct {
-	mu     sync.Mutex
-	client *nvclient.Client
-}
-
-func (c *clocks) now(minor int) (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.client.Time(c.index(minor))
-}
-
-func (c *clocks) index(minor int) int {
-	for i, card := range c.client.Cards() {
-		if card.Minor == minor {
-			return i
-		}
-	}
-	return -1
-}
-
-// enable lets channels run again.
-func (c *clocks) enable(minor int, channels []nvclient.Channel) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.client.Disable(c.index(minor), false, channels)
-}
 
 // card paces the tenant on one card.
 type card struct {
@@ -61,11 +34,29 @@ type card struct {
 	tenant *Tenant // nil: not known yet
 	events chan struct{}
 
-	window  timeshare.Window
-	balance balance
-	order   Order   // the last that was applied
-	placed  bool    // there was one
-	held    Applied // its answer, while it has a file
+	// What follows is run's alone.
+	window   timeshare.Window
+	balance  balance
+	wanted   Order           // of the present plan
+	planned  bool            // there is one
+	company  map[string]bool // the card's other tenants as of the last plan
+	answers  chan answer
+	asking   bool // an order is under way
+	again    bool // another is due
+	orphaned bool // the mediator has ended
+	held     Applied
+	gated    bool // held is of an order with Gated: balance.open is how the channels are
+	waiting  bool // something waits for a restart
+	failures int  // in a row
+	resumeAt time.Time
+	planAt   time.Time // when the next plan may be made
+}
+
+// answer is a mediator's answer to an order.
+type answer struct {
+	order Order
+	Applied
+	err error
 }
 
 func newCard(cfg Config, i int, s placement.Slice, l *link, c *clocks) (*card, error) {
@@ -75,7 +66,8 @@ func newCard(cfg Config, i int, s placement.Slice, l *link, c *clocks) (*card, e
 	}
 	return &card{
 		id: cfg.ID, index: i, minor: s.Index, policy: cfg.Policy, limits: cfg.Limits, driver: cfg.Driver,
-		link: l, clocks: c, board: b, log: cfg.Log.With("card", s.Index), events: make(chan struct{}, 1),
+		link: l, clocks: c, board: b, log: cfg.Log.With("card", s.Index),
+		events: make(chan struct{}, 1), answers: make(chan answer, 1), wanted: Order{Afresh: true},
 	}, nil
 }
 
@@ -94,112 +86,158 @@ func (c *card) changed() {
 	}
 }
 
-// run paces until ctx ends or the mediator does.
+// Times between attempts and between plans, on the host's clock. What makes a plan be
+// thought over is in part the tenant's doing, so that happens only so often.
+const (
+	planPause  = 20 * time.Millisecond
+	firstRetry = 2 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// run paces until ctx ends.
 func (c *card) run(ctx context.Context) error {
-	defer c.letGo()
+	defer c.leave()
 	if err := c.board.watch(ctx, c.changed); err != nil {
 		return err
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.events:
-		}
-		err := c.pace(ctx)
-		if errors.Is(err, errMediatorGone) {
-			return nil
-		}
+	for ctx.Err() == nil {
+		wait, err := c.step()
 		if err != nil {
-			c.log.Error("the tenant is not paced as it should be", "error", err)
-			c.placed = false
-			time.AfterFunc(time.Second, c.changed)
+			c.failed(err)
+			continue
+		}
+		if err := c.next(ctx, wait); err != nil {
+			c.failed(err)
 		}
 	}
+	return nil
 }
 
-// pace applies the plan, and then opens and shuts the tenant's window, until something
-// happens that another plan may be made for.
-func (c *card) pace(ctx context.Context) error {
-	turn, ok, err := c.plan()
-	if err != nil || !ok {
-		return err
+// next waits for so long, or until something happens, and does what follows from that.
+func (c *card) next(ctx context.Context, wait time.Duration) error {
+	events := c.events
+	if pause := time.Until(c.planAt); pause > 0 {
+		events, wait = nil, min(wait, pause) // they keep
 	}
-	if !c.window.Limited() || c.groups() == 0 {
-		return c.set(turn, false)
+	timer := closed
+	if wait < fine {
+		doze(wait)
+	} else {
+		timer = time.After(wait - fine)
+	}
+	select {
+	case <-ctx.Done():
+	case a := <-c.answers:
+		return c.take(a)
+	case <-events:
+		c.planAt = time.Now().Add(planPause)
+		return c.plan()
+	case <-timer:
+	}
+	return nil
+}
+
+// fine is how long before it is due the pacer waits in a way that is exact: timers of the Go
+// runtime are late by a millisecond.
+const fine = 1500 * time.Microsecond
+
+// closed is a timer that has run out.
+var closed = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
+// doze sleeps for d, as exactly as the kernel can.
+func doze(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil) // who is woken sooner looks at the clock again
+}
+
+// failed tells of an error, ever more seldom, and has everything tried again in a while.
+func (c *card) failed(err error) {
+	if c.failures&(c.failures+1) == 0 {
+		c.log.Error("the tenant is not paced as it should be", "error", err, "times", c.failures+1)
+	}
+	c.resumeAt = time.Now().Add(min(firstRetry<<min(c.failures, 20), lastRetry))
+	c.failures++
+	c.wanted.Afresh = true
+	c.ask()
+}
+
+// step opens or shuts the tenant's window, or puts in effect what waits for that, if it is
+// due, and returns how long nothing will be.
+func (c *card) step() (time.Duration, error) {
+	if pause := time.Until(c.resumeAt); pause > 0 {
+		return pause, nil
+	}
+	if !c.gated {
+		return time.Hour, c.restart()
+	}
+	now, err := c.clocks.now(c.minor)
+	if err != nil {
+		return 0, err
+	}
+	c.balance.reckon(c.window, now)
+	open, until := c.balance.decide(c.window)
+	if open == c.balance.open {
+		return time.Duration(until - now), c.restart()
+	}
+	if err := c.gate(open); err != nil {
+		return 0, err
+	}
+	c.failures = 0
+	if open {
+		c.ask() // whether the file and the channels still are what they were
+	}
+	return 0, nil
+}
+
+// gate lets the tenant's channels on the card, or keeps them off it.
+func (c *card) gate(open bool) error {
+	if ends(c.held.Process) {
+		c.held.Close() // what the process left need not be kept
+	}
+	if len(c.held.Channels) > 0 {
+		if err := c.clocks.disable(c.minor, !open, c.held.Channels); err != nil {
+			return err
+		}
+		c.waiting = true
+	}
+	if err := c.restart(); err != nil {
+		return err
 	}
 	now, err := c.clocks.now(c.minor)
 	if err != nil {
 		return err
 	}
-	open, edge := c.window.At(now)
-	if err := c.set(turn, !open); err != nil {
-		return err
-	}
-	c.balance.forget()
-	for {
-		at := edge
-		if open {
-			at = c.balance.end(c.window, edge)
-		}
-		// What is to be at the edge is set a little before, and takes effect with the
-		// restart: that is one call, and those of neighbours that are due then agree.
-		if !c.sleepUntil(ctx, at-ahead) {
-			c.changed()
-			return nil
-		}
-		open = !open
-		if err := c.stage(turn, !open); err != nil {
-			return err
-		}
-		if err := c.awaitEdge(at); err != nil {
-			return err
-		}
-		if err := c.commit(); err != nil {
-			return err
-		}
-		if now, err = c.clocks.now(c.minor); err != nil {
-			return err
-		}
-		c.balance.turned(c.window, open, edge, now)
-		if _, edge = c.window.At(edge); now >= edge { // the machine stood still
-			c.changed()
-			return nil
-		}
-	}
+	c.balance.turned(c.window, open, now)
+	return nil
 }
 
-// ahead is how long before an edge of a window its order is given, in ns: less than the
-// shortest window, so that no other tenant's edge lies between.
-const ahead = uint64(2 * time.Millisecond)
-
-// groups is the number of the tenant's groups here.
-func (c *card) groups() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tenant == nil || c.index >= len(c.tenant.Groups) {
-		return 0
-	}
-	return c.tenant.Groups[c.index]
-}
-
-// plan makes the card's plan, tells the others what it depends on, and returns the
-// tenant's turn in µs. It is false while the tenant is not known.
-func (c *card) plan() (turn uint64, ok bool, err error) {
+// plan makes the card's plan, tells the others what it depends on, and has the mediator
+// apply the tenant's part of it.
+func (c *card) plan() error {
 	c.mu.Lock()
 	t := c.tenant
 	c.mu.Unlock()
 	if t == nil {
-		return 0, false, nil
+		return nil
 	}
-	part := t.Share.PerCard()
-	own := Entry{ID: c.id, Class: part.Class, Core: part.Core, Groups: c.groups()}
+	part, groups := t.Share.PerCard(), 0
+	if c.index < len(t.Groups) {
+		groups = t.Groups[c.index]
+	}
+	own := Entry{ID: c.id, Class: part.Class, Core: part.Core, Groups: groups}
 	if err := c.board.post(own); err != nil {
-		return 0, false, err
+		return err
 	}
 	others, err := c.board.others()
 	if err != nil {
-		return 0, false, err
+		return err
 	}
 	tenants := []timeshare.Tenant{planned(own)}
 	for _, e := range others {
@@ -207,130 +245,125 @@ func (c *card) plan() (turn uint64, ok bool, err error) {
 	}
 	p, err := timeshare.New(c.policy, c.limits, tenants)
 	if err != nil {
-		return 0, false, fmt.Errorf("plan the card: %w", err)
+		return fmt.Errorf("plan the card: %w", err)
 	}
 	windows := p.Windows()
-	c.window, c.balance.beyond = windows[0], beyond(&p, windows, others)
-	return uint64(p.Settings[0].Turn.Microseconds()), true, nil
-}
-
-// beyond is the part of the card that the tenant, the first of the plan's, has right after
-// its window, if those of the others whose time that is work.
-func beyond(p *timeshare.Plan, windows []timeshare.Window, others []Entry) float64 {
-	end := uint64(windows[0].Offset + windows[0].Length)
-	turn, most := p.Settings[0].Turn, time.Duration(0)
-	for i, e := range others {
-		if open, _ := windows[i+1].At(end); open && e.Groups > 0 {
-			most = max(most, p.Settings[i+1].Turn)
-		}
-	}
-	return float64(turn) / float64(turn+most)
-}
-
-func planned(e Entry) timeshare.Tenant {
-	return timeshare.Tenant{ID: e.ID, Class: e.Class, Core: e.Core, Groups: e.Groups}
-}
-
-// set has an order applied and in effect, unless it is so already.
-func (c *card) set(turn uint64, shut bool) error {
-	if err := c.stage(turn, shut); err != nil {
+	if err := c.move(windows[0], beyond(&p, windows, others)); err != nil {
 		return err
 	}
-	return c.commit()
+	gated := c.window.Limited() && groups > 0
+	c.wanted = Order{Card: c.index, Turn: uint64(p.Settings[0].Turn.Microseconds()), Gated: gated, Afresh: c.wanted.Afresh}
+	c.planned = true
+	c.ask()
+	c.meet(others)
+	return nil
 }
 
-// stage has an order applied. It is inert until commit.
-func (c *card) stage(turn uint64, shut bool) error {
-	o := Order{Card: c.index, Turn: turn, Shut: shut, Afresh: !c.placed}
-	a, err := c.link.order(o)
+// move changes the tenant's window. What it owes of the old one it owes of the new one.
+func (c *card) move(w timeshare.Window, beyond float64) error {
+	if c.gated && c.window.Limited() {
+		now, err := c.clocks.now(c.minor)
+		if err != nil {
+			return err
+		}
+		c.balance.reckon(c.window, now)
+	}
+	c.window, c.balance.beyond = w, beyond
+	return nil
+}
+
+// meet notes who else is on the card. Of a tenant that has left it, or whose pacers were
+// killed, something may wait for a restart that nobody else makes.
+func (c *card) meet(others []Entry) {
+	company := make(map[string]bool, len(others))
+	for _, e := range others {
+		company[e.ID] = true
+		delete(c.company, e.ID)
+	}
+	if len(c.company) > 0 {
+		c.waiting = true
+		time.AfterFunc(timeshare.Period, c.changed) // and once more, for what was not set yet
+	}
+	c.company = company
+}
+
+// ask has the mediator apply what is wanted, now or when it has answered the order before.
+func (c *card) ask() {
+	c.again = c.asking
+	if c.asking || c.orphaned || !c.planned {
+		return
+	}
+	c.asking = true
+	o := c.wanted
+	go func() {
+		a, err := c.link.order(o)
+		c.answers <- answer{o, a, err}
+	}()
+}
+
+// take takes up what the mediator answered.
+func (c *card) take(a answer) error {
+	c.asking = false
+	if a.err != nil {
+		if errors.Is(a.err, errMediatorGone) {
+			c.orphaned = true
+			return nil
+		}
+		return a.err
+	}
+	first := !c.gated || a.order.Afresh || !equal(a.Channels, c.held.Channels)
+	c.held.Close()
+	c.held, c.waiting = a.Applied, c.waiting || a.Restart
+	if a.order == c.wanted {
+		c.wanted.Afresh = false
+	}
+	if c.again {
+		c.ask()
+	}
+	var err error
+	switch {
+	case a.order.Gated && first:
+		err = c.enter()
+	case !a.order.Gated && c.gated:
+		err = c.gate(true)
+	default:
+		err = c.restart()
+	}
+	c.gated = a.order.Gated
+	if !c.gated && err == nil {
+		c.held.Close()
+		c.balance = balance{beyond: c.balance.beyond}
+	}
+	return err
+}
+
+// enter puts channels under the window: those that are new, or all.
+func (c *card) enter() error {
+	now, err := c.clocks.now(c.minor)
 	if err != nil {
 		return err
 	}
-	pending := c.held.Restart // of an order that was not committed
-	c.drop()
-	c.held, c.order, c.placed = a, o, true
-	c.held.Restart = a.Restart || pending
-	return nil
+	if !c.gated {
+		c.balance.turned(c.window, true, now) // so they were, or had nothing yet
+		c.balance.over = 0
+	}
+	c.balance.reckon(c.window, now)
+	open, _ := c.balance.decide(c.window)
+	return c.gate(open)
 }
 
-// commit restarts the runlist if something waits for it. The control file is kept for as
-// long as the tenant is shut off.
-func (c *card) commit() error {
-	if c.held.Restart && c.held.File != nil {
-		if err := restart(c.driver, c.held.File, c.held.Channel); err != nil {
-			c.drop()
-			return err
-		}
-	}
-	c.held.Restart = false
-	if !c.order.Shut {
-		c.drop()
-	}
-	return nil
-}
-
-func (c *card) drop() {
-	if c.held.File != nil {
-		c.held.File.Close()
-	}
-	c.held = Applied{}
-}
-
-// letGo lets a tenant run on whose mediator ended while it was shut off.
-func (c *card) letGo() {
-	if c.held.File != nil && len(c.held.Disabled) > 0 {
-		err := c.clocks.enable(c.minor, c.held.Disabled)
+// leave shuts off what remains of a tenant whose program has ended, but for which there are
+// no channels any more.
+func (c *card) leave() {
+	if len(c.held.Channels) > 0 {
+		err := c.clocks.disable(c.minor, true, c.held.Channels)
 		if err == nil {
-			err = restart(c.driver, c.held.File, c.held.Channel)
+			c.waiting = true
+			err = c.restart()
 		}
 		if err != nil {
 			c.log.Debug("the tenant's channels are gone", "error", err)
 		}
 	}
-	c.drop()
-}
-
-// restart restarts a runlist. It may be refused at times, and is then tried again.
-func restart(d nvclient.Driver, control *os.File, ch nvclient.Channel) error {
-	const tries, pause = 100, 100 * time.Microsecond
-	var err error
-	for i := range tries {
-		err = nvclient.RestartRunlist(d, int(control.Fd()), ch)
-		if !errors.Is(err, nvclient.InvalidState) {
-			return err
-		}
-		if i >= 3 {
-			time.Sleep(pause)
-		}
-	}
-	return err
-}
-
-// sleepUntil waits for time t of the card's clock, at least as the host's clock tells. It
-// is false if something else happened.
-func (c *card) sleepUntil(ctx context.Context, t uint64) bool {
-	for {
-		now, err := c.clocks.now(c.minor)
-		if err != nil || now >= t {
-			return err == nil && ctx.Err() == nil
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-c.events:
-			return false
-		case <-time.After(time.Duration(t - now)):
-		}
-	}
-}
-
-// awaitEdge waits for an edge of the window, which is near.
-func (c *card) awaitEdge(edge uint64) error {
-	for {
-		now, err := c.clocks.now(c.minor)
-		if err != nil || now >= edge {
-			return err
-		}
-		time.Sleep(time.Duration(edge - now))
-	}
+	c.held.Close()
 }

@@ -3,12 +3,16 @@
 // which the mediator must not have, to restart a runlist (CAP_SYS_NICE), and nothing else.
 // It learns from the mediator how many channel groups the tenant has, and from the
 // board of each card, a folder, what the card's other tenants are; it plans with package
-// timeshare, has the mediator set what the plan says, and restarts the runlist.
+// timeshare, has the mediator set the slices that the plan says, opens and shuts the
+// tenant's window, and restarts the runlist.
 //
-// It does not know driver handles beyond those that the mediator names for a restart, and
-// keeps a duplicate of the tenant's control file, which keeps the tenant's memory, only
-// while the tenant's window is shut: should the mediator end just then, the pacer lets
-// the tenant on the card again.
+// What it does when a window opens or shuts depends on nobody but the driver: the mediator
+// has named the channels before. So a window is kept also while the mediator is busy with
+// the tenant's calls, and after the mediator's end for as long as the tenant's program lives.
+//
+// It does not know driver handles beyond those that the mediator names. Of a tenant with a
+// window it keeps a duplicate of one control file, which keeps that client's memory: the
+// mediator is asked for another each period, and the file is closed when its process ends.
 //
 // A card's use is not measured: the driver's samples are a sixth of a second long and name
 // one process each, too coarse for turns of milliseconds. What needs no measure is used
@@ -22,6 +26,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/qgpu-project/qgpu/internal/nvclient"
 	"github.com/qgpu-project/qgpu/internal/placement"
@@ -37,19 +43,33 @@ type Tenant struct {
 
 // Order is what a mediator is to set for the tenant's groups on one card.
 type Order struct {
-	Card   int    `json:"card"` // index in the tenant's placement
-	Turn   uint64 `json:"turn"` // µs, of all groups together
-	Shut   bool   `json:"shut"` // no channel may run
-	Afresh bool   `json:"afresh,omitempty"`
+	Card int    `json:"card"` // index in the tenant's placement
+	Turn uint64 `json:"turn"` // µs, of all groups together
+	// Gated says that the pacer lets channels on the card and keeps them off it, which the
+	// mediator otherwise leaves on.
+	Gated  bool `json:"gated"`
+	Afresh bool `json:"afresh,omitempty"`
 }
 
 // Applied is a mediator's answer to an order. File, a duplicate of a control file, and
-// Channel, of that file's client, are for the restart; File is nil if there is none.
+// Channel, of that file's client, are for restarts; File is nil if there is none. Process is
+// a pidfd of the process whose file it is.
 type Applied struct {
 	Restart  bool               `json:"restart"` // something waits for one
 	Channel  nvclient.Channel   `json:"channel"`
-	Disabled []nvclient.Channel `json:"disabled,omitempty"`
+	Channels []nvclient.Channel `json:"channels,omitempty"` // all that may be gated
 	File     *os.File           `json:"-"`
+	Process  *os.File           `json:"-"`
+}
+
+// Close closes the answer's files.
+func (a *Applied) Close() {
+	for _, f := range []*os.File{a.File, a.Process} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	a.File, a.Process = nil, nil
 }
 
 // Config says whom a pacer paces.
@@ -59,12 +79,16 @@ type Config struct {
 	Placement []placement.Slice
 	BoardDir  string        // of the machine's boards, one folder a card
 	Mediator  *net.UnixConn // of sequenced packets
-	Driver    nvclient.Driver
-	Limits    timeshare.Limits
-	Log       *slog.Logger
+	// Program is a pidfd of the tenant's first process; nil if that has ended.
+	Program *os.File
+	Driver  nvclient.Driver
+	Limits  timeshare.Limits
+	Log     *slog.Logger
 }
 
-// Run paces a tenant until its mediator ends.
+// Run paces a tenant until its mediator ends. If that ends before the tenant's program
+// does, it goes on with what it knows until the program's end, and then shuts off what may
+// be left.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,16 +120,41 @@ func Run(ctx context.Context, cfg Config) error {
 		go func() { ended <- c.run(ctx) }()
 	}
 	go func() {
-		ended <- l.read(func(t Tenant) {
+		err := l.read(func(t Tenant) {
 			for _, c := range cards {
 				c.tell(t)
 			}
 		})
+		if err == nil && !ends(cfg.Program) {
+			cfg.Log.Warn("the mediator has ended before the tenant; its windows are kept, its slices stay as they are")
+			await(cfg.Program)
+		}
+		ended <- err
 	}()
 	err = l.hello()
 	for range cap(ended) {
 		err = errors.Join(err, <-ended)
-		cancel() // all end with the first: the mediator is gone
+		cancel() // all end with the first
 	}
 	return err
+}
+
+// await waits until the process of a pidfd ends.
+func await(process *os.File) {
+	fds := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// ends reports whether the process of a pidfd has ended. There is none behind nil.
+func ends(process *os.File) bool {
+	if process == nil {
+		return true
+	}
+	fds := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,29 +23,37 @@ type packet struct {
 	Error   string   `json:"error,omitempty"`
 }
 
-// maxPacket bounds packets, maxDisabled the channels that are named in one, in bytes and
-// in number.
+// maxPacket bounds packets, in bytes, maxFiles the files that come with one, maxChannels the
+// channels that are named in one.
 const (
 	maxPacket   = 128 << 10
-	maxDisabled = 2048
+	maxFiles    = 2
+	maxChannels = 2048
 )
 
-func send(conn *net.UnixConn, p packet, file *os.File) error {
+func send(conn *net.UnixConn, p packet, files ...*os.File) error {
 	data, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
+	var fds []int
+	for _, f := range files {
+		if f == nil {
+			break
+		}
+		fds = append(fds, int(f.Fd()))
+	}
 	var rights []byte
-	if file != nil {
-		rights = unix.UnixRights(int(file.Fd()))
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 	_, _, err = conn.WriteMsgUnix(data, rights, nil)
 	return err
 }
 
 // receive reads a packet; io.EOF is the other side's end.
-func receive(conn *net.UnixConn, buf []byte) (p packet, file *os.File, err error) {
-	rights := make([]byte, unix.CmsgSpace(4))
+func receive(conn *net.UnixConn, buf []byte) (p packet, files []*os.File, err error) {
+	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, rn, _, _, err := conn.ReadMsgUnix(buf, rights)
 	if err != nil || n == 0 {
 		if err == nil || errors.Is(err, unix.ECONNRESET) {
@@ -57,18 +66,22 @@ func receive(conn *net.UnixConn, buf []byte) (p packet, file *os.File, err error
 			if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
 				for _, fd := range fds {
 					unix.CloseOnExec(fd)
-					file = os.NewFile(uintptr(fd), "control")
+					files = append(files, os.NewFile(uintptr(fd), "received"))
 				}
 			}
 		}
 	}
 	if err := json.Unmarshal(buf[:n], &p); err != nil {
-		if file != nil {
-			file.Close()
-		}
+		closeAll(files)
 		return p, nil, fmt.Errorf("a packet is damaged: %w", err)
 	}
-	return p, file, nil
+	return p, files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // link is a pacer's side of the connection.
@@ -89,7 +102,7 @@ func (l *link) read(tell func(Tenant)) error {
 	defer close(l.answers)
 	buf := make([]byte, maxPacket)
 	for {
-		p, file, err := receive(l.conn, buf)
+		p, files, err := receive(l.conn, buf)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -98,16 +111,20 @@ func (l *link) read(tell func(Tenant)) error {
 		case p.Tenant != nil:
 			tell(*p.Tenant)
 		case p.Applied != nil:
-			p.Applied.File = file
+			if len(files) == maxFiles {
+				p.Applied.File, p.Applied.Process = files[0], files[1]
+				files = nil
+			}
 			l.failed = p.Error
 			l.answers <- *p.Applied
 		}
+		closeAll(files)
 	}
 }
 
 // hello asks for the tenant's state. A mediator that has ended is no error: read will tell.
 func (l *link) hello() error {
-	if err := send(l.conn, packet{}, nil); err != nil && !errors.Is(err, unix.EPIPE) {
+	if err := send(l.conn, packet{}); err != nil && !errors.Is(err, unix.EPIPE) {
 		return fmt.Errorf("ask the mediator: %w", err)
 	}
 	return nil
@@ -117,7 +134,7 @@ func (l *link) hello() error {
 func (l *link) order(o Order) (Applied, error) {
 	l.ordered.Lock()
 	defer l.ordered.Unlock()
-	if err := send(l.conn, packet{Order: &o}, nil); err != nil {
+	if err := send(l.conn, packet{Order: &o}); err != nil {
 		return Applied{}, errMediatorGone
 	}
 	a, ok := <-l.answers
@@ -125,6 +142,7 @@ func (l *link) order(o Order) (Applied, error) {
 	case !ok:
 		return Applied{}, errMediatorGone
 	case l.failed != "":
+		a.Close()
 		return Applied{}, errors.New(l.failed)
 	}
 	return a, nil
@@ -157,6 +175,10 @@ func (s *Server) Changed() {
 	}
 }
 
+// tellPause is the time between two packets with the tenant's state, which the tenant can
+// change as often as it likes: the pacer, which comes first for a processor, reads each.
+const tellPause = 2 * time.Millisecond
+
 // Serve answers until the pacer ends or the connection is closed.
 func (s *Server) Serve() error {
 	done := make(chan struct{})
@@ -168,15 +190,14 @@ func (s *Server) Serve() error {
 				return
 			case <-s.changed:
 				s.tell()
+				time.Sleep(tellPause)
 			}
 		}
 	}()
 	buf := make([]byte, maxPacket)
 	for {
-		p, file, err := receive(s.conn, buf)
-		if file != nil {
-			file.Close()
-		}
+		p, files, err := receive(s.conn, buf)
+		closeAll(files)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
 			return nil
@@ -196,7 +217,7 @@ func (s *Server) tell() {
 	t := s.m.Tenant()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = send(s.conn, packet{Tenant: &t}, nil) // its end is Serve's to notice
+	_ = send(s.conn, packet{Tenant: &t}) // its end is Serve's to notice
 }
 
 func (s *Server) answer(o Order) error {
@@ -205,11 +226,9 @@ func (s *Server) answer(o Order) error {
 	if err != nil {
 		out.Error = err.Error()
 	}
-	if a.File != nil {
-		defer a.File.Close()
-	}
-	a.Disabled = a.Disabled[:min(len(a.Disabled), maxDisabled)]
+	defer a.Close()
+	a.Channels = a.Channels[:min(len(a.Channels), maxChannels)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return send(s.conn, out, a.File)
+	return send(s.conn, out, a.File, a.Process)
 }

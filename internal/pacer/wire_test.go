@@ -61,11 +61,16 @@ func newFakeMediator(t *testing.T) *fakeMediator {
 	if _, err := control.WriteString("the control file"); err != nil {
 		t.Fatal(err)
 	}
+	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := os.NewFile(uintptr(pidfd), "process")
 	return &fakeMediator{
 		tenant: Tenant{Share: share.Share{Core: 30, Memory: share.GiB}, Groups: []int{2, 0}},
 		applied: Applied{
-			Restart: true, Channel: nvclient.Channel{Client: 1, Handle: 2}, File: control,
-			Disabled: slices.Repeat([]nvclient.Channel{{Client: ^uint32(0), Handle: ^uint32(0)}}, 2*maxDisabled),
+			Restart: true, Channel: nvclient.Channel{Client: 1, Handle: 2}, File: control, Process: process,
+			Channels: slices.Repeat([]nvclient.Channel{{Client: ^uint32(0), Handle: ^uint32(0)}}, 2*maxChannels),
 		},
 		orders: make(chan Order, 1),
 	}
@@ -86,19 +91,22 @@ func TestOrders(t *testing.T) {
 	if got := <-told; got.Share != m.tenant.Share || !slices.Equal(got.Groups, m.tenant.Groups) {
 		t.Errorf("the tenant is told as %+v", got)
 	}
-	want := Order{Card: 1, Turn: 5000, Shut: true, Afresh: true}
+	want := Order{Card: 1, Turn: 5000, Gated: true, Afresh: true}
 	a, err := l.order(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := <-m.orders; got != want || !a.Restart || a.Channel != m.applied.Channel || len(a.Disabled) != maxDisabled {
-		t.Errorf("the order %+v came as %+v, the answer is %+v with %d channels", want, got, a.Channel, len(a.Disabled))
+	if got := <-m.orders; got != want || !a.Restart || a.Channel != m.applied.Channel || len(a.Channels) != maxChannels {
+		t.Errorf("the order %+v came as %+v, the answer is %+v with %d channels", want, got, a.Channel, len(a.Channels))
 	}
 	text := make([]byte, 16)
 	if _, err := a.File.ReadAt(text, 0); err != nil || string(text) != "the control file" {
 		t.Errorf("the control file has %q (%v)", text, err)
 	}
-	a.File.Close()
+	if ends(a.Process) {
+		t.Error("the control file's process has ended")
+	}
+	a.Close()
 	if _, err := l.order(Order{Card: 2}); err == nil || !strings.Contains(err.Error(), "no such card") {
 		t.Errorf("a refused order is answered with %v", err)
 	}
@@ -118,7 +126,7 @@ func TestOrders(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	for _, seed := range []string{`{"order":{"card":1,"turn":5}}`, `{"tenant":{"groups":[1]}}`, `{`, `{"applied":{"disabled":[{}]}}`} {
+	for _, seed := range []string{`{"order":{"card":1,"turn":5}}`, `{"tenant":{"groups":[1]}}`, `{`, `{"applied":{"channels":[{}]}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -129,7 +137,7 @@ func FuzzReceive(f *testing.F) {
 		if _, _, err := theirs.WriteMsgUnix(data, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		if p, file, err := receive(ours, make([]byte, maxPacket)); file != nil {
+		if p, file, err := receive(ours, make([]byte, maxPacket)); len(file) > 0 {
 			t.Errorf("a file came out of nothing: %+v, %v", p, err)
 		}
 	})

@@ -37,9 +37,9 @@ func phaseOf(state uint64) uint64 { return state & phaseMask }
 func (w *worker) lead() { w.state.Store(w.state.Load()&^phaseMask + waiting) }
 
 func (w *worker) run() {
-	// One thread throughout: it is the caller's partner for the scheduler.
+	// One thread throughout: it is the caller's partner for the scheduler. It ends with the
+	// worker, since a handler may have changed how it is scheduled.
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer w.server.running.Done()
 	for w.serve() && w.server.park(w) {
 	}

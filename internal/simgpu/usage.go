@@ -1,6 +1,10 @@
 package simgpu
 
-import "time"
+import (
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/simgpu/engine"
+)
 
 // CardUsage is what the processes of a card had of its graphics and compute engine.
 type CardUsage struct {
@@ -22,6 +26,36 @@ func (d *Driver) Usage() []CardUsage {
 				list[i].Used[pid] = used
 			}
 		}
+	}
+	return list
+}
+
+// CardHistory is what the processes of a card had of its graphics and compute engine in
+// consecutive periods of its clock.
+type CardHistory struct {
+	Start   uint64                  `json:"start"` // of the first, in ns
+	Period  time.Duration           `json:"period"`
+	Periods []map[int]time.Duration `json:"periods"` // by process id
+}
+
+// History is what the cards' own accounts say of the time since from, in ns of their clocks,
+// or of the last 10 s of it.
+func (d *Driver) History(from uint64) []CardHistory {
+	list := make([]CardHistory, len(d.cards))
+	for i, c := range d.cards {
+		h := CardHistory{Period: engine.HistoryPeriod}
+		var periods []map[engine.Owner]time.Duration
+		h.Start, periods = c.engine.History(from)
+		for _, p := range periods {
+			used := make(map[int]time.Duration, len(p))
+			for owner, busy := range p {
+				if pid, ok := owner.(int); ok {
+					used[pid] = busy
+				}
+			}
+			h.Periods = append(h.Periods, used)
+		}
+		list[i] = h
 	}
 	return list
 }

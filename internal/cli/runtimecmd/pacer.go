@@ -38,7 +38,7 @@ func pacerCommand() *cobra.Command {
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-			err := confine()
+			err := confine(log)
 			switch {
 			case err != nil:
 			case alone:
@@ -123,17 +123,19 @@ func packets(fd int) (*net.UnixConn, error) {
 // pacerCapabilities is what the driver asks of who restarts a runlist.
 var pacerCapabilities = privilege.Of(unix.CAP_SYS_NICE)
 
+// maxBurst is how long in µs a pacer may take a processor at a time. It waits for something
+// after much less.
+const maxBurst = 500_000
+
 // confine starts this program again as the same user with no other capability than the
-// pacer's.
-func confine() error {
+// pacer's, and in real time.
+func confine(log *slog.Logger) error {
 	has, err := privilege.Effective(os.Getpid())
 	if err != nil || has == pacerCapabilities {
 		return err
 	}
-	// The sooner it runs when a window ends, the better it is kept. Where that is not
-	// allowed the windows still are right on average.
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	runtime.LockOSThread()
+	hurry(log)
 	if err := privilege.Bound(pacerCapabilities); err != nil {
 		return err
 	}
@@ -141,6 +143,20 @@ func confine() error {
 		return err
 	}
 	return fmt.Errorf("start again with fewer privileges: %w", unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+}
+
+// hurry has this thread, and the program that it executes, come first for a processor: the
+// sooner a pacer runs when a window ends, the better it is kept. Where that is not allowed,
+// windows are right on average.
+func hurry(log *slog.Logger) {
+	err := privilege.BoundRealtime(maxBurst)
+	if err == nil {
+		err = privilege.SetRealtime(true, true)
+	}
+	if err != nil {
+		log.Warn("windows may open and shut late while the machine is busy", "err", err)
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
+	}
 }
 
 // pacing is a mediator as its tenant's pacer sees it.
@@ -197,13 +213,11 @@ func (p *pacing) resize(to share.Share) error {
 // the next restart of the runlist, by a neighbour.
 func (p *pacing) open() {
 	for i := range p.cards {
-		a, err := p.Apply(pacer.Order{Card: i, Turn: p.limits.MinSlice})
+		a, err := p.Apply(pacer.Order{Card: i, Turn: p.limits.MinSlice, Afresh: true})
 		if err != nil {
 			p.log.Warn("the tenant cannot be let on its card", "err", err)
 		}
-		if a.File != nil {
-			a.File.Close()
-		}
+		a.Close()
 	}
 }
 
@@ -223,11 +237,18 @@ func (p *pacing) Tenant() pacer.Tenant {
 // Apply implements pacer.Mediator.
 func (p *pacing) Apply(o pacer.Order) (pacer.Applied, error) {
 	a, err := p.m.Apply(mediator.Order{
-		Card: o.Card, Turn: o.Turn, Least: p.limits.MinSlice, Most: p.limits.MaxSlice, Shut: o.Shut, Afresh: o.Afresh,
+		Card: o.Card, Turn: o.Turn, Least: p.limits.MinSlice, Most: p.limits.MaxSlice, Gated: o.Gated, Afresh: o.Afresh,
 	})
-	out := pacer.Applied{Restart: a.Restart, Channel: a.Channel, Disabled: a.Disabled}
-	if err == nil && a.File >= 0 {
-		out.File = os.NewFile(uintptr(a.File), "control")
+	out := pacer.Applied{Restart: a.Restart, Channel: a.Channel, Channels: a.Channels}
+	if err != nil || a.File < 0 {
+		return out, err
 	}
-	return out, err
+	file := os.NewFile(uintptr(a.File), "control")
+	pidfd, err := unix.PidfdOpen(a.Process, 0)
+	if err != nil { // it ended just now
+		file.Close()
+		return out, nil
+	}
+	out.File, out.Process = file, os.NewFile(uintptr(pidfd), "process")
+	return out, nil
 }

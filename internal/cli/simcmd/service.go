@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -97,7 +98,13 @@ func (o *options) serveCommand() *cobra.Command {
 	return c
 }
 
+// sparePlaces are those in which goroutines run beside one for each processor. A thread that
+// answers a real-time caller then need not wait until another, which a busy machine does
+// not let run, makes room for it.
+const sparePlaces = 6
+
 func (o *options) serve(c *cobra.Command, ready io.WriteCloser) error {
+	runtime.GOMAXPROCS(runtime.NumCPU() + sparePlaces)
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	service, closing, err := o.newService(o.logger(os.Stderr))

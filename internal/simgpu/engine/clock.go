@@ -8,8 +8,9 @@ const (
 	// has lost the time.
 	tolerance = 100_000
 	// stride is the longest that a busy card's clock moves on in one go. The loop looks
-	// much more often, unless the whole host stood still, clients included.
-	stride = 10_000_000
+	// much more often, unless the host let it wait: then clients, whose time it is to
+	// do something by this clock, waited too.
+	stride = 1_000_000
 )
 
 // clock relates the card's clock to the host's.

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// HistoryPeriod is the grain of History.
+const HistoryPeriod = bucketTime * time.Nanosecond
+
 const (
 	// bucketTime is the grain of Utilization's windows, in ns, buckets their number.
 	bucketTime = 5_000_000
@@ -119,6 +122,29 @@ func (e *Engine) Utilization(window time.Duration) Utilization {
 		}
 	}
 	return u
+}
+
+// History is what each owner had of the graphics and compute engine in each period of
+// HistoryPeriod of the card's clock, oldest first, from the one in which time from lies to
+// the last that is complete; 10 s at most. The first begins at start. It is exact.
+func (e *Engine) History(from uint64) (start uint64, periods []map[Owner]time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.idleUntilNow()
+	r := &e.meter.fine
+	r.reach(r.number(e.runlist.Now()))
+	first := r.last - min(r.last, buckets-1)
+	if from > r.start {
+		first = max(first, r.number(from))
+	}
+	for n := first; n < r.last; n++ {
+		period := make(map[Owner]time.Duration)
+		for o, busy := range r.slots[n%buckets] {
+			period[o] = time.Duration(busy)
+		}
+		periods = append(periods, period)
+	}
+	return r.start + first*r.period, periods
 }
 
 // Samples are the card's most recent complete sampling periods, oldest first.

@@ -72,7 +72,7 @@ func (h *Host) View() devfs.View {
 // Supervise answers the calls that listener reports until the last filtered
 // process is gone or ctx ends.
 func (h *Host) Supervise(ctx context.Context, listener *seccomp.Listener) error {
-	return listener.Serve(ctx, &handler{driver: h.driver, paths: h.paths, log: h.log})
+	return listener.Serve(ctx, newPrompt(&handler{driver: h.driver, paths: h.paths, log: h.log}))
 }
 
 // Filter is the filter for processes that a host answers: calls on NVIDIA's

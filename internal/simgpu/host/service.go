@@ -23,13 +23,16 @@ const socketName = "simgpu.sock"
 // The service's protocol: one line of JSON from the client, one back; after an
 // attach the client sends its listener.
 type request struct {
-	Op string `json:"op"`
+	Op   string `json:"op"`
+	From uint64 `json:"from,omitempty"` // of opHistory, in ns of the cards' clocks
 }
 
 type reply struct {
 	Error string             `json:"error,omitempty"`
 	Info  *Info              `json:"info,omitempty"`
 	Usage []simgpu.CardUsage `json:"usage,omitempty"`
+
+	History []simgpu.CardHistory `json:"history,omitempty"`
 }
 
 const (
@@ -37,6 +40,8 @@ const (
 	opInfo   = "info"
 	opStop   = "stop"
 	opUsage  = "usage"
+
+	opHistory = "history"
 )
 
 // Info describes a running service.
@@ -119,6 +124,8 @@ func (s *Service) serveClient(ctx context.Context, conn *net.UnixConn, stop func
 		}})
 	case opUsage:
 		return json.NewEncoder(conn).Encode(reply{Usage: s.Host.driver.Usage()})
+	case opHistory:
+		return json.NewEncoder(conn).Encode(reply{History: s.Host.driver.History(req.From)})
 	case opStop:
 		defer stop()
 		return json.NewEncoder(conn).Encode(reply{})
@@ -161,8 +168,12 @@ func (c Client) dial() (*net.UnixConn, error) {
 }
 
 func (c Client) ask(conn *net.UnixConn, op string) (reply, error) {
+	return c.send(conn, request{Op: op})
+}
+
+func (c Client) send(conn *net.UnixConn, req request) (reply, error) {
 	var out reply
-	if err := json.NewEncoder(conn).Encode(request{Op: op}); err != nil {
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
 		return out, fmt.Errorf("ask the simulator: %w", err)
 	}
 	if err := readLine(conn, &out); err != nil {
@@ -200,6 +211,18 @@ func (c Client) Usage() ([]simgpu.CardUsage, error) {
 	defer conn.Close()
 	out, err := c.ask(conn, opUsage)
 	return out.Usage, err
+}
+
+// History is what the processes of the service's cards had of them since a time of the
+// cards' clocks, in ns.
+func (c Client) History(from uint64) ([]simgpu.CardHistory, error) {
+	conn, err := c.dial()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	out, err := c.send(conn, request{Op: opHistory, From: from})
+	return out.History, err
 }
 
 // Stop ends the service.
