@@ -3,7 +3,7 @@
 export PATH := $(PATH):/usr/local/go/bin
 GO      ?= go
 BIN     := bin
-PROGRAMS := qgpu qgpu-runtime qgpu-sim cudaload gpu-check
+PROGRAMS := qgpu qgpu-runtime qgpu-sim qgpu-agent cudaload gpu-check
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s

@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/qgpu-project/qgpu/internal/discovery"
+	"github.com/qgpu-project/qgpu/internal/inventory"
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/share"
+)
+
+// cards are the node's cards as the driver tells them, and as they were while it could.
+type cards struct {
+	mu      sync.Mutex
+	driver  string // "kernel" or "simulated"; empty: not known yet
+	version string
+	list    []inventory.Card // by index
+	silent  error            // why the driver cannot be asked at present; nil: it can
+	asked   bool             // it has answered, or failed to, since the agent began
+	seeded  bool             // what was published before is in list
+}
+
+// ready reports whether it is known which cards there are.
+func (k *cards) ready() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seeded && k.asked && k.driver != ""
+}
+
+// trouble is why the cards are not known or not answering, or nil.
+func (k *cards) trouble() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.silent != nil:
+		return k.silent
+	case !k.asked:
+		return errors.New("the driver has not answered yet")
+	case !k.seeded:
+		return errors.New("what was published of them before has not been read yet")
+	}
+	return nil
+}
+
+// seed remembers the cards that were published before: one that is lost now cannot tell
+// its UUID any more.
+func (k *cards) seed(was *inventory.CardInventory) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seeded = true
+	if was == nil {
+		return
+	}
+	if k.driver == "" {
+		k.driver, k.version = was.Driver, was.DriverVersion
+	}
+	for _, old := range was.Cards {
+		if slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) }) {
+			continue
+		}
+		old.Unhealthy = gone
+		if k.silent != nil {
+			old.Unhealthy = silence(k.silent)
+		}
+		k.list = append(k.list, old)
+	}
+	k.sort()
+}
+
+// gone is why a card is not healthy that the driver does not list any more.
+const gone = "the driver does not list the card any more"
+
+func silence(err error) string { return fmt.Sprintf("the driver cannot be asked: %v", err) }
+
+// sameCard reports whether two records are of one card: the same chip, or whatever is at
+// the same place if one of them cannot tell.
+func sameCard(a, b inventory.Card) bool {
+	if a.UUID != "" && b.UUID != "" {
+		return a.UUID == b.UUID
+	}
+	return a.Address == b.Address
+}
+
+// sort brings the cards in order. mu is held.
+func (k *cards) sort() {
+	slices.SortFunc(k.list, func(a, b inventory.Card) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
+	})
+}
+
+// update takes in what the driver tells. inUse says of a card that the driver does not list
+// any more whether it must be remembered. It returns the lost cards of which nothing is
+// known, so that they cannot be published.
+func (k *cards) update(driver string, inv discovery.Inventory, inUse func(uuid string) bool) []discovery.LostCard {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.list
+	k.driver, k.version, k.silent, k.asked = driver, inv.Version, nil, true
+	k.list = nil
+	for _, c := range inv.Cards {
+		k.list = append(k.list, inventory.Card{
+			Index: c.Minor, UUID: c.UUID, Model: c.Name, Address: c.Address, MemoryMiB: int64(c.Total-c.Reserved) >> 20,
+		})
+	}
+	var unknown []discovery.LostCard
+	for _, lost := range inv.Lost {
+		at := slices.IndexFunc(was, func(c inventory.Card) bool { return c.Address == lost.Address })
+		if at < 0 {
+			unknown = append(unknown, lost)
+			continue
+		}
+		c := was[at]
+		c.Index, c.Unhealthy = lost.Minor, lost.Reason
+		k.list = append(k.list, c)
+	}
+	for _, old := range was {
+		if !slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) }) && inUse(old.UUID) {
+			old.Unhealthy = gone
+			k.list = append(k.list, old)
+		}
+	}
+	k.sort()
+	return unknown
+}
+
+// fail notes that the driver cannot be asked: no card is healthy then.
+func (k *cards) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.silent, k.asked = err, true
+	for i := range k.list {
+		k.list[i].Unhealthy = silence(err)
+	}
+}
+
+// snapshot is what is known at present.
+func (k *cards) snapshot() (driver, version string, list []inventory.Card) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.driver, k.version, slices.Clone(k.list)
+}
+
+// placementCards are cards as placement sees them, with nothing taken.
+func placementCards(list []inventory.Card) []placement.Card {
+	out := make([]placement.Card, len(list))
+	for i, c := range list {
+		out[i] = placement.Card{
+			Index: c.Index, UUID: c.UUID, Model: c.Model, Unhealthy: c.Unhealthy, Memory: share.Memory(c.MemoryMiB) * share.MiB,
+		}
+	}
+	return out
+}
+
+// watchCards follows the driver until ctx ends.
+func (a *Agent) watchCards(ctx context.Context) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		err := a.Driver.Watch(ctx, func(driver string, inv discovery.Inventory) {
+			retry = firstRetry
+			a.cardsChanged(driver, inv)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		a.Log.Error("the driver cannot be asked for its cards", "err", err)
+		a.cards.fail(err)
+		a.publish.pull()
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+func (a *Agent) cardsChanged(driver string, inv discovery.Inventory) {
+	unknown := a.cards.update(driver, inv, a.cardInUse)
+	a.Log.Info("the driver told its cards", "driver", driver, "version", inv.Version, "cards", len(inv.Cards), "lost", len(inv.Lost))
+	for _, lost := range inv.Lost {
+		a.Log.Warn("a card does not work", "minor", lost.Minor, "address", lost.Address, "reason", lost.Reason)
+	}
+	for _, lost := range unknown {
+		a.nodeEvent("CardLost", "card %d at %s cannot be used and was never seen to work, so it is not published: %s", lost.Minor, lost.Address, lost.Reason)
+	}
+	a.publish.pull()
+	a.advertise.pull()
+	a.audit.pull()
+}
+
+// cardInUse reports whether a tenant is on a card.
+func (a *Agent) cardInUse(uuid string) bool {
+	tenants, err := a.registry.List()
+	if err != nil {
+		return true // who knows
+	}
+	for _, t := range tenants {
+		if slices.ContainsFunc(t.Placement, func(s placement.Slice) bool { return s.UUID == uuid }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *cards) isSeeded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seeded
+}
