@@ -47,6 +47,7 @@ func create(ctx context.Context, s Settings, line *commandLine) error {
 	if err != nil {
 		return err
 	}
+	undo(&spec, func(source string) bool { return within(source, tenantsDir(s)) })
 	check := checker{private: []string{s.StateDir, s.SimDir}, majors: majors}
 	if err := check.check(&spec, root); err != nil {
 		return err
@@ -60,14 +61,14 @@ func create(ctx context.Context, s Settings, line *commandLine) error {
 		return err
 	}
 	defer started.Close()
-	add := additions{files: files, majors: majors, own: func(source string) bool { return within(source, tenantsDir(s)) }}
+	add := additions{files: files, majors: majors}
 	if err := tie(&add, node, started, s, root); err != nil {
 		return err
 	}
 	if err := edit(&spec, add); err != nil {
 		return err
 	}
-	if err := errors.Join(bundle.setSpec(&spec)); err != nil {
+	if err := bundle.setSpec(&spec); err != nil {
 		return err
 	}
 	if err := bundle.write(); err != nil {

@@ -17,18 +17,15 @@ const UserSpaceMount = "/usr/local/nvidia"
 
 // additions are what a tenant's container gets besides what its bundle says.
 type additions struct {
-	nodes  map[string]string        // device nodes: where each is, by its path in the container
-	files  func(*specs.Spec) error  // adds NVIDIA's programs and libraries
-	hooks  map[string]specs.Hook    // by the name of their stage
-	majors []int64                  // of NVIDIA's devices
-	own    func(source string) bool // whether a mount's source is one of an earlier edit's
-	notes  map[string]string        // annotations
+	nodes  map[string]string       // device nodes: where each is, by its path in the container
+	files  func(*specs.Spec) error // adds NVIDIA's programs and libraries
+	hooks  map[string]specs.Hook   // by the name of their stage
+	majors []int64                 // of NVIDIA's devices
+	notes  map[string]string       // annotations
 }
 
-// edit makes spec that of a tenant. A spec that was edited before, for an earlier run,
-// loses what that added.
+// edit makes spec that of a tenant.
 func edit(spec *specs.Spec, a additions) error {
-	undo(spec, a.own)
 	if err := a.files(spec); err != nil {
 		return err
 	}
@@ -69,7 +66,8 @@ const (
 	stageContainer = "createContainer"
 )
 
-// undo takes out what an earlier edit added, and what others added of NVIDIA's device files.
+// undo takes out what an edit for an earlier run added, whose nodes' sources are own, and
+// what others added of NVIDIA's device files.
 func undo(spec *specs.Spec, own func(source string) bool) {
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m specs.Mount) bool {
 		return isNVIDIA(m.Destination) || isBind(m) && own(m.Source)
