@@ -48,9 +48,6 @@ func (c *chooser) choose(p *pod) (node, card int, ok bool) {
 		}
 	}
 	if best == noRoom {
-		if o, ok := c.rater.(observer); ok {
-			o.blocked(c.cluster, p)
-		}
 		return 0, 0, false
 	}
 	return node, int(r.card[node]), true

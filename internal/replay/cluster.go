@@ -17,6 +17,9 @@ type cluster struct {
 	version []uint32 // of each node, raised at each change
 
 	capacity, used int64 // thousandths of a card
+
+	// before and after, where set, are called around each change of a node.
+	before, after func(*placement.Node)
 }
 
 // facts is what a run knows of a node beside what placement does.
@@ -119,6 +122,9 @@ func newCluster(nodes []Node, rank []int) *cluster {
 // changed sums up node i after a change.
 func (c *cluster) changed(i int) {
 	c.version[i]++
+	if c.after != nil {
+		c.after(&c.nodes[i])
+	}
 	f := &c.facts[i]
 	f.free, f.most, f.idle = 0, 0, 0
 	for j := range c.nodes[i].Cards {
@@ -174,6 +180,9 @@ func (c *cluster) roomOn(card *placement.Card, p *pod) bool {
 func (c *cluster) put(i, card int, p *pod) placed {
 	at := placed{node: i, pod: p}
 	n := &c.nodes[i]
+	if c.before != nil {
+		c.before(n)
+	}
 	n.FreeCPU -= p.cpu
 	c.facts[i].freeHostMiB -= p.hostMiB
 	if p.cards > 0 {
@@ -219,6 +228,9 @@ type placed struct {
 // remove takes a pod away.
 func (c *cluster) remove(at placed) {
 	n, p := &c.nodes[at.node], at.pod
+	if c.before != nil {
+		c.before(n)
+	}
 	n.FreeCPU += p.cpu
 	c.facts[at.node].freeHostMiB += p.hostMiB
 	for _, j := range at.cards {

@@ -2,9 +2,11 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
@@ -25,16 +27,12 @@ type learner interface {
 	see(p *pod) bool
 }
 
-// observer is a rater that is told what became of pods.
-type observer interface {
-	blocked(c *cluster, p *pod)
-}
-
 // setting is what a policy is made from.
 type setting struct {
 	target  frag.Target // the pods of the trace, for policies that are told
 	cluster *cluster
 	rng     *rand.Rand
+	weights string // of frag, where they are not the usual ones
 }
 
 // policies are the policies by name; those of the published table come first.
@@ -48,6 +46,7 @@ var policies = []struct {
 	{"packing", func(setting) rater { return packing{} }},
 	{"best-fit", func(setting) rater { return bestFit{} }},
 	{"fgd", func(s setting) rater { return &scored{scorer: frag.NewFGD(s.target, s.cluster.models)} }},
+	{"frag", newLearning},
 }
 
 // Policies are the names of all policies.
@@ -61,15 +60,44 @@ func Policies() []string {
 
 // ValidatePolicy reports a name that is none.
 func ValidatePolicy(name string) error {
-	if names := Policies(); !slices.Contains(names, name) {
+	base, weights, given := strings.Cut(name, ":")
+	if names := Policies(); !slices.Contains(names, base) {
 		return fmt.Errorf("policy %q is unknown; the policies are %s", name, strings.Join(names, ", "))
 	}
-	return nil
+	if given && base != "frag" {
+		return fmt.Errorf("policy %q: only frag has weights", name)
+	}
+	_, err := parseWeights(weights)
+	return err
+}
+
+// parseWeights reads weights other than the tuned ones: "cpu=0.2,whole=0".
+func parseWeights(text string) (frag.Weights, error) {
+	w := frag.Tuned()
+	fields := map[string]*float64{
+		"stranded": &w.Stranded, "exact": &w.Exact, "coarse": &w.Coarse, "cpu": &w.CPU,
+		"scarce": &w.Scarce, "whole": &w.Whole, "draining": &w.Draining, "reserve": &w.Reserve,
+	}
+	if text == "" {
+		return w, nil
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		v, err := strconv.ParseFloat(value, 64)
+		if fields[name] == nil || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return w, fmt.Errorf("weight %q is none; write for example cpu=0.2; the weights are %s",
+				pair, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		}
+		*fields[name] = v
+	}
+	return w, nil
 }
 
 func newRater(name string, s setting) rater {
+	base, weights, _ := strings.Cut(name, ":")
 	for _, p := range policies {
-		if p.name == name {
+		if p.name == base {
+			s.weights = weights
 			return p.make(s)
 		}
 	}
@@ -133,4 +161,36 @@ func (s *scored) score(c *cluster, i int, p *pod, card int) int64 {
 		}
 	}
 	return s.scorer.Score(n, &s.scratch, &p.request)
+}
+
+// learning is frag, which learns from the pods it sees and follows the cluster.
+type learning struct {
+	scored
+	market     *frag.Market
+	generation uint64
+}
+
+func newLearning(s setting) rater {
+	w, err := parseWeights(s.weights)
+	if err != nil {
+		w = frag.Tuned() // names were validated before
+	}
+	l := &learning{market: frag.NewMarket(w)}
+	c := s.cluster
+	for i := range c.nodes {
+		l.market.Update(nil, &c.nodes[i])
+	}
+	c.before = func(n *placement.Node) { l.market.Update(n, nil) }
+	c.after = func(n *placement.Node) { l.market.Update(nil, n) }
+	return l
+}
+
+func (l *learning) see(p *pod) bool {
+	l.market.Observe(&p.request)
+	scorer, generation := l.market.Scorer()
+	if generation == l.generation {
+		return false
+	}
+	l.scorer, l.generation = scorer, generation
+	return true
 }

@@ -174,7 +174,7 @@ const maxCards = 64
 // ReadPods reads a list of pods. Core below a percent of a card is rounded up.
 func ReadPods(r io.Reader) ([]Pod, error) {
 	var pods []Pod
-	err := table(r, podColumns[:11], func(f *fields) {
+	err := table(r, podColumns[:5], func(f *fields) {
 		p := Pod{
 			Name:          f.text("name"),
 			CPU:           f.number("cpu_milli"),

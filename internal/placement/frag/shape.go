@@ -58,6 +58,9 @@ func Shapes(r *placement.Request) []Shape {
 			continue
 		}
 		part := c.Share.PerCard()
+		if part.Class == share.Offline {
+			part.Core = 0 // it reserves none
+		}
 		shapes = append(shapes, Shape{Cards: c.Share.Cards(), Core: part.Core, Memory: part.Memory, Models: joined})
 	}
 	if len(shapes) == 0 {
