@@ -160,7 +160,7 @@ func Survey(d nvclient.Driver) (*nvclient.Client, Inventory, error) {
 
 // Follow surveys d and calls report with what it finds, now and whenever that changes. The
 // cards' files stay open between looks, every so often, so that the driver keeps the cards
-// running; when one of them stops answering all are surveyed anew, until all work again.
+// running; when one of them stops answering all are surveyed anew, until all work again. It returns when ctx ends.
 func Follow(ctx context.Context, d nvclient.Driver, every time.Duration, report func(Inventory) error) error {
 	var client *nvclient.Client
 	var last []byte
@@ -197,7 +197,7 @@ func Follow(ctx context.Context, d nvclient.Driver, every time.Duration, report 
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-look.C:
 		}
 	}

@@ -149,6 +149,9 @@ func (c *frontendCall) alloc(a allocArgs, class nvabi.RMClass, params []byte, fi
 	if parent == nil {
 		return a.root, a.handle, errInvalidObjectParent
 	}
+	if parent.card.isLost() {
+		return a.root, a.handle, errGPUIsLost
+	}
 	o, s := client.newObject(parent, a.handle, class)
 	if s != ok {
 		return a.root, a.handle, s
@@ -198,6 +201,9 @@ func (a *allocation) device() status {
 	card := a.d.cards[instance]
 	if !a.d.cardOpenIn(a.pid, card) {
 		return errInsufficientPermissions
+	}
+	if card.isLost() {
+		return errGPUIsLost
 	}
 	a.object.card = card
 	return ok

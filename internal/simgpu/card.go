@@ -18,7 +18,7 @@ type CardConfig struct {
 	Name string
 }
 
-// card is a simulated card. Its fields are immutable but for the last two, which are under Driver.mu.
+// card is a simulated card. Its fields are immutable but for framebuffer and those after engine, which are under Driver.mu.
 type card struct {
 	model  *Model
 	minor  int    // N of /dev/nvidiaN; also RM's device instance
@@ -28,7 +28,8 @@ type card struct {
 	engine *engine.Engine
 	fb     framebuffer
 
-	nextOffset uint64 // where place goes on; under Driver.mu
+	nextOffset uint64 // where place goes on
+	lost       bool   // fell off the bus
 }
 
 // uuidSpace is the name space from which cards' names make UUIDs.

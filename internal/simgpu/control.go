@@ -140,6 +140,9 @@ func (c *frontendCall) runControl(call *controlCall, p *nvgpu.NVOS54_PARAMETERS)
 		return errNotSupported
 	}
 	call.card = call.object.card
+	if call.card.isLost() {
+		return errGPUIsLost
+	}
 	return d.controls[call.cmd](call)
 }
 

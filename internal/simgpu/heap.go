@@ -44,6 +44,9 @@ func (c *frontendCall) heapFunction(client *client, p *nvgpu.NVOS32_PARAMETERS) 
 	if parent == nil {
 		return errInvalidObjectParent
 	}
+	if parent.card.isLost() && p.Function != heapFree {
+		return errGPUIsLost
+	}
 	switch p.Function {
 	case heapAllocSize:
 		a, _ := viewAt[nvgpu.NVOS32AllocSize](c.arg, heapData)

@@ -8,6 +8,7 @@ type status uint32
 
 const (
 	ok                         status = 0x00
+	errGPUIsLost               status = 0x0f
 	errInsertDuplicateName     status = 0x19
 	errInsufficientResources   status = 0x1a
 	errInsufficientPermissions status = 0x1b

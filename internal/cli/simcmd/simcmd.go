@@ -52,7 +52,7 @@ real and data moves; kernels take simulated time and compute nothing.`,
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", DefaultDir(), "folder of the simulator's socket and log (QGPU_SIM_DIR)")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log more")
-	root.AddCommand(o.startCommand(), o.serveCommand(), o.stopCommand(), o.statusCommand(), o.usageCommand(), o.runCommand(), o.attachCommand(), enterCommand())
+	root.AddCommand(o.startCommand(), o.serveCommand(), o.stopCommand(), o.statusCommand(), o.usageCommand(), o.lostCommand("lose", "Take a card off the bus, as a broken one falls", true), o.lostCommand("recover", "Put a lost card back", false), o.runCommand(), o.attachCommand(), enterCommand())
 	return root
 }
 

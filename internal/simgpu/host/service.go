@@ -25,6 +25,7 @@ const socketName = "simgpu.sock"
 type request struct {
 	Op   string `json:"op"`
 	From uint64 `json:"from,omitempty"` // of opHistory, in ns of the cards' clocks
+	Card int    `json:"card,omitempty"` // of opLose and opRecover
 }
 
 type reply struct {
@@ -42,6 +43,8 @@ const (
 	opUsage  = "usage"
 
 	opHistory = "history"
+	opLose    = "lose"
+	opRecover = "recover"
 )
 
 // Info describes a running service.
@@ -126,6 +129,12 @@ func (s *Service) serveClient(ctx context.Context, conn *net.UnixConn, stop func
 		return json.NewEncoder(conn).Encode(reply{Usage: s.Host.driver.Usage()})
 	case opHistory:
 		return json.NewEncoder(conn).Encode(reply{History: s.Host.driver.History(req.From)})
+	case opLose, opRecover:
+		var out reply
+		if err := s.Host.driver.SetLost(req.Card, req.Op == opLose); err != nil {
+			out.Error = err.Error()
+		}
+		return json.NewEncoder(conn).Encode(out)
 	case opStop:
 		defer stop()
 		return json.NewEncoder(conn).Encode(reply{})
@@ -223,6 +232,21 @@ func (c Client) History(from uint64) ([]simgpu.CardHistory, error) {
 	defer conn.Close()
 	out, err := c.send(conn, request{Op: opHistory, From: from})
 	return out.History, err
+}
+
+// SetLost takes a card of the service off the bus, or puts it back.
+func (c Client) SetLost(card int, lost bool) error {
+	conn, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	op := opRecover
+	if lost {
+		op = opLose
+	}
+	_, err = c.send(conn, request{Op: op, Card: card})
+	return err
 }
 
 // Stop ends the service.
