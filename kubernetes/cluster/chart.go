@@ -17,8 +17,8 @@ const Namespace = "kube-system"
 
 // Install installs qGPU's chart, or upgrades it, and returns when its parts are ready.
 // values are further ones, as helm's --set takes them.
-func (c *Cluster) Install(ctx context.Context, chart string, values ...string) error {
-	args := []string{"upgrade", "qgpu", chart, "--install", "--namespace", Namespace, "--reset-values", "--wait", "--timeout", startTimeout.String()}
+func (c *Cluster) Install(ctx context.Context, values ...string) error {
+	args := []string{"upgrade", "qgpu", c.Chart, "--install", "--namespace", Namespace, "--reset-values", "--wait", "--timeout", startTimeout.String()}
 	for _, value := range append([]string{
 		"driver=simulated",
 		"images.registry=" + registry, "images.tag=" + imageTag, "images.pullPolicy=Never",

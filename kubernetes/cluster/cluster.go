@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Bin       string // folder of the built programs
 	UserSpace string // folder with NVIDIA's user space of a branch each
+	Chart     string // folder of qGPU's chart
 	Nodes     []NodeConfig
 	Log       *slog.Logger
 }
@@ -125,6 +126,9 @@ func (c *Cluster) program(name string) string { return filepath.Join(c.Bin, name
 
 // Logs is the folder of the parts' logs.
 func (c *Cluster) Logs() string { return c.sandbox.Path("logs") }
+
+// Path joins names to the folder of the cluster's files. Each node has one in it.
+func (c *Cluster) Path(names ...string) string { return c.sandbox.Path(names...) }
 
 func (c *Cluster) startPlane(ctx context.Context) error {
 	dir := c.sandbox.Path("plane")

@@ -47,6 +47,9 @@ func (c *Cluster) images() []image.Image {
 // libraries of glibc that NVIDIA's user space needs and no image brings by itself.
 var libraries = []string{"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"}
 
+// publicNames are those of the images in examples/, which so run as they are written.
+var publicNames = []string{"nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04", "docker.io/library/busybox:1.36"}
+
 // shellTools are busybox' commands in CUDAImage.
 var shellTools = []string{"sh", "cat", "echo", "env", "false", "kill", "ls", "mkdir", "ps", "sleep", "test", "touch", "true", "wget", "grep"}
 
@@ -65,7 +68,7 @@ func (c *Cluster) cudaImage() image.Image {
 			}
 		}
 	}
-	return image.Image{Name: CUDAImage, Files: files, Links: links}
+	return image.Image{Name: CUDAImage, Aliases: publicNames, Files: files, Links: links}
 }
 
 // loader is the dynamic loader that program names.

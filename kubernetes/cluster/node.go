@@ -283,6 +283,33 @@ func (n *Node) label(ctx context.Context) error {
 	return n.cluster.Label(ctx, n.Name, n.Labels)
 }
 
+// KillAll kills the node's processes that execute a program of that name, as kill -9
+// does. It is an error if there is none.
+func (n *Node) KillAll(program string) error {
+	links, err := filepath.Glob(n.Machine.Path("/proc/[0-9]*/exe"))
+	if err != nil {
+		return err
+	}
+	killed := 0
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || filepath.Base(target) != program {
+			continue // it has ended, or is another
+		}
+		kill := n.Command(context.Background(), "/bin/kill", "-9", filepath.Base(filepath.Dir(link)))
+		if err := n.Machine.Start(kill, nil); err != nil {
+			return err
+		}
+		if kill.Wait() == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		return fmt.Errorf("no process on node %s executes %s", n.Name, program)
+	}
+	return nil
+}
+
 // write writes a file of the node's.
 func (n *Node) write(name, content string) error {
 	path := n.Machine.Path(name)

@@ -22,6 +22,7 @@ import (
 // Image is what to build.
 type Image struct {
 	Name       string            // reference with a tag, such as registry.local/pause:1
+	Aliases    []string          // further names
 	Files      map[string]string // path in the image: path on this machine
 	Links      map[string]string // path in the image: target of the symbolic link
 	Entrypoint []string
@@ -57,10 +58,14 @@ func Write(w io.Writer, image Image) error {
 	if err != nil {
 		return err
 	}
-	entry := descriptor(manifestType, manifest)
-	entry["platform"] = map[string]string{"architecture": "amd64", "os": "linux"}
-	entry["annotations"] = map[string]string{"io.containerd.image.name": image.Name}
-	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []any{entry}})
+	var entries []any
+	for _, name := range append([]string{image.Name}, image.Aliases...) {
+		entry := descriptor(manifestType, manifest)
+		entry["platform"] = map[string]string{"architecture": "amd64", "os": "linux"}
+		entry["annotations"] = map[string]string{"io.containerd.image.name": name}
+		entries = append(entries, entry)
+	}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": entries})
 	if err != nil {
 		return err
 	}

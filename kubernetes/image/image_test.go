@@ -39,6 +39,7 @@ func TestWrite(t *testing.T) {
 	}
 	img := Image{
 		Name:       "registry.local/program:1",
+		Aliases:    []string{"docker.io/library/program:latest"},
 		Files:      map[string]string{"/usr/bin/program": program, "opt/other": program},
 		Links:      map[string]string{"/bin/sh": "/usr/bin/program"},
 		Entrypoint: []string{"/usr/bin/program"},
@@ -67,6 +68,10 @@ func TestWrite(t *testing.T) {
 	entry := index["manifests"].([]any)[0].(map[string]any)
 	if name := entry["annotations"].(map[string]any)["io.containerd.image.name"]; name != img.Name {
 		t.Errorf("the image is called %v", name)
+	}
+	if other := index["manifests"].([]any)[1].(map[string]any); other["digest"] != entry["digest"] ||
+		other["annotations"].(map[string]any)["io.containerd.image.name"] != img.Aliases[0] {
+		t.Errorf("the other name is in %v", other)
 	}
 	decode(t, follow(entry), &manifest)
 	decode(t, follow(manifest["config"].(map[string]any)), &config)
