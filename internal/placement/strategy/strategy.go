@@ -16,6 +16,8 @@ type Strategy struct {
 	// Node rates a node for a whole request, Card the cards of one node for one
 	// container after the other.
 	Node, Card placement.Scorer
+	// HostCPU: the ratings depend on the CPU of node and request.
+	HostCPU bool
 }
 
 // Names of strategies.
@@ -23,6 +25,9 @@ const (
 	Binpack = "binpack" // fill what is in use, keep the rest whole
 	Spread  = "spread"  // use what is idle, so that tenants meet few others
 )
+
+// Default is the strategy where nobody asks for another.
+const Default = Binpack
 
 // table is all strategies there are.
 var table = []Strategy{
@@ -38,7 +43,8 @@ func Named(name string) (Strategy, error) {
 		return Strategy{}, fmt.Errorf("placement %q is unknown; the placements are %s", name, strings.Join(Names(), ", "))
 	}
 	s := table[i]
-	return Strategy{Name: s.Name, Node: apart{s.Node}, Card: apart{s.Card}}, nil
+	s.Node, s.Card = apart{s.Node}, apart{s.Card}
+	return s, nil
 }
 
 // Names lists the names of all strategies.

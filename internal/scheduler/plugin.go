@@ -1,0 +1,164 @@
+// Package scheduler is a plugin of Kubernetes' scheduler that places pods' shares on
+// cards: it finds the nodes whose cards have room, rates them, decides for the cards and
+// writes the decision with the binding. It owns how a cluster's state becomes placement's
+// plain structs, and what of it is remembered between pods; which cards suit is package
+// placement's. It asks no API server while a pod is being placed.
+//
+// What cards hold is derived, node by node, from the scheduler's own snapshot: from the
+// placements that its pods carry. So there is no second account that could differ from
+// the first, a pod's room is free in the instant in which the scheduler forgets the pod,
+// and after a restart the account is the same. Between Reserve and the pod's return from
+// the API server the placement is in a ledger by the pod's UID.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/podshare"
+)
+
+// Name is the plugin's name in scheduler configurations.
+const Name = "QGPU"
+
+// Plugin places pods' shares on cards.
+type Plugin struct {
+	handle      fwk.Handle
+	args        Args
+	reader      podshare.Reader
+	ledger      *ledger
+	inventories *inventories
+	view        *view
+	shapes      shapes
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PreScorePlugin    = (*Plugin)(nil)
+	_ fwk.ScorePlugin       = (*Plugin)(nil)
+	_ fwk.ScoreExtensions   = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.BindPlugin        = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+)
+
+func newPlugin(handle fwk.Handle, args Args, l *ledger, inv *inventories) *Plugin {
+	reader := podshare.Reader{Nano: args.NanoNames}
+	return &Plugin{
+		handle: handle, args: args, reader: reader, ledger: l, inventories: inv,
+		view: newView(&observer{args: args, reader: reader, ledger: l}, inv),
+	}
+}
+
+// Name implements framework.Plugin.
+func (p *Plugin) Name() string { return Name }
+
+// cycleKey is where a cycle is kept in the framework's CycleState.
+const cycleKey fwk.StateKey = "qgpu.io/" + Name
+
+// cycle is what the plugin knows of the pod that is being placed.
+type cycle struct {
+	// request is the pod's own: its shape's may have other names for containers.
+	request *placement.Request
+	shape   *shape
+}
+
+// Clone implements framework.StateData. A cycle does not change.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+func cycleOf(state fwk.CycleState) *cycle {
+	data, err := state.Read(cycleKey)
+	if err != nil {
+		return nil
+	}
+	c, _ := data.(*cycle)
+	return c
+}
+
+// PreFilter reads what the pod asks for and judges the nodes that have changed. A pod
+// that asks for no share is none of the plugin's business.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	request, err := p.reader.Request(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	if request == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	choice, err := p.args.choose(pod, request.Containers[0].Share.Class)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	p.view.sync(nodes)
+	shape := p.shapes.of(request, choice)
+	shape.update(p.view)
+	state.Write(cycleKey, &cycle{request: request, shape: shape})
+	return nil, nil
+}
+
+// PreFilterExtensions is nil: Filter sees from the node itself which pods another plugin
+// tries to add or to do without.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter tells whether the node's cards have room for the pod.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return fwk.AsStatus(errNoCycle)
+	}
+	if e := p.entry(c, info); e != nil {
+		return e.status
+	}
+	verdict := c.shape.judge(p.view.fresh(info))
+	return verdict.status()
+}
+
+var errNoCycle = errors.New("plugin " + Name + " is enabled for filter without preFilter; enable it at multiPoint")
+
+// entry is the shape's verdict on the node at the very moment that info shows, if there is one.
+func (p *Plugin) entry(c *cycle, info fwk.NodeInfo) *entry {
+	r := p.view.at(info)
+	if r == nil || r.id >= len(c.shape.byID) {
+		return nil
+	}
+	if e := &c.shape.byID[r.id]; e.version == r.version {
+		return e
+	}
+	return nil
+}
+
+// Reserve decides for the pod's cards, on the state of its node at this moment.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("look at node %s again: %w", node, err))
+	}
+	now := p.view.fresh(info)
+	if now.problem != "" {
+		return fwk.NewStatus(fwk.Unschedulable, "node(s) where "+now.problem)
+	}
+	now.CPU = 0 // the scheduler counts it itself
+	var placer placement.Placer
+	if !placer.Place(&now.Node, c.request, c.shape.choice.card.Card) {
+		return fwk.NewStatus(fwk.Unschedulable, "node(s) where "+now.Explain(c.request))
+	}
+	p.ledger.put(pod.UID, &holding{request: c.request, placement: &podshare.Placement{
+		Node: node, Policy: now.Policy, Containers: placer.Assignment(),
+	}})
+	return nil
+}
+
+// Unreserve takes Reserve back.
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	p.ledger.drop(pod.UID)
+}

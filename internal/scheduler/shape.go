@@ -1,0 +1,181 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/qgpu-project/qgpu/internal/placement"
+)
+
+// shape is what pods with equal requests need to know of nodes: whether one of them fits
+// and how good the node is. A node is judged again when its state is another.
+type shape struct {
+	request *placement.Request
+	choice  choice
+	hostCPU bool
+	used    uint64 // when last, counted in uses of any shape
+	placers sync.Pool
+	byID    []entry             // by the record's id
+	byState map[string]*verdict // while many nodes are judged
+	stale   []*record
+}
+
+// entry is the verdict on one node as of one version.
+type entry struct {
+	version uint64
+	verdict
+	// status is the framework's form of a no. It writes into it, so that each node has
+	// its own.
+	status *fwk.Status
+}
+
+// verdict is what a shape thinks of a state.
+type verdict struct {
+	fits   bool
+	score  int64
+	reason string
+	code   fwk.Code
+}
+
+func (v *verdict) status() *fwk.Status {
+	if v.fits {
+		return nil
+	}
+	return fwk.NewStatus(v.code, "node(s) where "+v.reason)
+}
+
+// few is up to how many nodes are judged one by one. Of more, those in equal states are
+// judged once.
+const few = 4
+
+// update judges the nodes of v that are in other states than when s judged them last.
+func (s *shape) update(v *view) {
+	if len(s.byID) < v.ids {
+		s.byID = append(s.byID, make([]entry, v.ids-len(s.byID))...)
+	}
+	s.stale = s.stale[:0]
+	for _, r := range v.present {
+		if s.byID[r.id].version != r.version {
+			s.stale = append(s.stale, r)
+		}
+	}
+	if len(s.stale) <= few {
+		for _, r := range s.stale {
+			s.enter(r, s.judge(&r.nodeState))
+		}
+		return
+	}
+	if s.byState == nil {
+		s.byState = make(map[string]*verdict)
+	}
+	for _, r := range s.stale {
+		key := r.key
+		if s.hostCPU {
+			key = r.cpuKey
+		}
+		known := s.byState[key]
+		if known == nil {
+			verdict := s.judge(&r.nodeState)
+			known = &verdict
+			s.byState[key] = known
+		}
+		s.enter(r, *known)
+	}
+	clear(s.byState)
+}
+
+func (s *shape) enter(r *record, v verdict) {
+	s.byID[r.id] = entry{version: r.version, verdict: v, status: v.status()}
+}
+
+// judge asks whether s fits on n. Several may ask at a time.
+func (s *shape) judge(n *nodeState) verdict {
+	if n.problem != "" {
+		return verdict{reason: n.problem, code: fwk.UnschedulableAndUnresolvable}
+	}
+	p, _ := s.placers.Get().(*placement.Placer)
+	if p == nil {
+		p = new(placement.Placer)
+	}
+	defer s.placers.Put(p)
+	node := n.Node
+	if s.request.CPU > node.FreeCPU {
+		node.CPU, node.FreeCPU = 0, 0 // whether there is CPU is for the scheduler to say
+	}
+	if !p.Place(&node, s.request, s.choice.card.Card) {
+		reason := node.Explain(s.request)
+		if p.Exhausted() {
+			reason = "no room was found in the time that one pod may take"
+		}
+		return verdict{reason: reason, code: fwk.Unschedulable}
+	}
+	return verdict{fits: true, score: s.choice.node.Node.Score(&node, p.After(), s.request)}
+}
+
+// shapes is the shapes in use.
+type shapes struct {
+	byKey map[string]*shape
+	uses  uint64
+	key   []byte
+}
+
+// maxShapes bounds what is remembered for shapes: some hundred kilobytes each with
+// thousands of nodes. The one that was not used for longest goes.
+const maxShapes = 128
+
+// of is the shape of a request placed by c.
+func (s *shapes) of(r *placement.Request, c choice) *shape {
+	hostCPU := c.node.HostCPU || c.card.HostCPU
+	if !hostCPU {
+		r.CPU = 0
+	}
+	s.key = appendRequest(s.key[:0], r, c)
+	s.uses++
+	found := s.byKey[string(s.key)]
+	if found == nil {
+		if s.byKey == nil {
+			s.byKey = make(map[string]*shape)
+		}
+		if len(s.byKey) >= maxShapes {
+			s.evict()
+		}
+		found = &shape{request: r, choice: c, hostCPU: hostCPU}
+		s.byKey[string(s.key)] = found
+	}
+	found.used = s.uses
+	return found
+}
+
+func (s *shapes) evict() {
+	var oldest string
+	used := s.uses
+	for key, shape := range s.byKey {
+		if shape.used < used {
+			oldest, used = key, shape.used
+		}
+	}
+	delete(s.byKey, oldest)
+}
+
+// appendRequest appends all of a request that its place depends on.
+func appendRequest(b []byte, r *placement.Request, c choice) []byte {
+	for _, word := range append([]string{c.node.Name, c.card.Name}, r.Models...) {
+		b = append(append(b, word...), 0)
+	}
+	b = append(b, 0, byte(r.Together))
+	b = binary.AppendVarint(b, r.CPU)
+	for i := range r.Containers {
+		k := &r.Containers[i]
+		proportional := byte(0)
+		if k.Proportional {
+			proportional = 1
+		}
+		b = append(b, byte(k.Stage), proportional)
+		b = binary.AppendVarint(b, int64(k.Share.Core))
+		b = binary.AppendVarint(b, int64(k.Share.Memory))
+		b = append(append(b, k.Share.Class...), 0)
+	}
+	return b
+}
