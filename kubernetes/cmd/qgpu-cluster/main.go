@@ -19,7 +19,7 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "folder of the repository, with what was built in it")
-	kubeconfig := flag.String("kubeconfig", "cluster.kubeconfig", "file to write the administrator's kubeconfig to, while the cluster runs")
+	kubeconfig := flag.String("kubeconfig", ".cache/cluster.kubeconfig", "file to write the administrator's kubeconfig to, while the cluster runs")
 	demo := flag.Bool("demo", false, "show pods sharing a card, then end")
 	verbose := flag.Bool("v", false, "log more")
 	flag.Parse()
