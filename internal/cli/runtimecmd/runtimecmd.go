@@ -72,7 +72,9 @@ func hookCommand() *cobra.Command {
 	c.AddCommand(&cobra.Command{
 		Use:  "adopt STATE-DIR",
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return ociruntime.Adopt(c.Context(), c.InOrStdin(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return ociruntime.Adopt(c.Context(), c.InOrStdin(), args[0])
+		},
 	}, &cobra.Command{
 		Use:  "view VIEW",
 		Args: cobra.ExactArgs(1),
