@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/share"
@@ -130,9 +130,9 @@ func (m *machine) charged(b *background) uint64 {
 }
 
 // inventory is what the driver itself tells of its cards.
-func (m *machine) inventory() launch.Inventory {
+func (m *machine) inventory() discovery.Inventory {
 	m.t.Helper()
-	return decode[launch.Inventory](m.t, m.mustRun("qgpu-sim", "attach", "--no-paths", "--", m.program("qgpu-runtime"), "cards"))
+	return decode[discovery.Inventory](m.t, m.mustRun("qgpu-sim", "attach", "--no-paths", "--", m.program("qgpu-runtime"), "cards"))
 }
 
 // free is how much of the first card's memory the driver counts as free, in bytes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ type card struct {
 	clocks *clocks
 	board  *board
 	log    *slog.Logger
+
+	program *os.File // pidfd of the tenant's first process, or nil
 
 	mu     sync.Mutex
 	tenant *Tenant // nil: not known yet
@@ -66,7 +69,7 @@ func newCard(cfg Config, i int, s placement.Slice, l *link, c *clocks) (*card, e
 	}
 	return &card{
 		id: cfg.ID, index: i, minor: s.Index, policy: cfg.Policy, limits: cfg.Limits, driver: cfg.Driver,
-		link: l, clocks: c, board: b, log: cfg.Log.With("card", s.Index),
+		link: l, clocks: c, board: b, log: cfg.Log.With("card", s.Index), program: cfg.Program,
 		events: make(chan struct{}, 1), answers: make(chan answer, 1), wanted: Order{Afresh: true},
 	}, nil
 }
@@ -94,13 +97,13 @@ const (
 	lastRetry  = time.Second
 )
 
-// run paces until ctx ends.
+// run paces until ctx ends, or the mediator and then the tenant have ended.
 func (c *card) run(ctx context.Context) error {
 	defer c.leave()
 	if err := c.board.watch(ctx, c.changed); err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !c.over() {
 		wait, err := c.step()
 		if err != nil {
 			c.failed(err)
@@ -113,11 +116,22 @@ func (c *card) run(ctx context.Context) error {
 	return nil
 }
 
+// over tells whether there is nobody left to pace: mediator, first process, and the process
+// whose file was used last have ended.
+func (c *card) over() bool { return c.orphaned && ends(c.program) && ends(c.held.Process) }
+
+// orphanLook is how often the tenant's end is looked for when the mediator has ended.
+const orphanLook = 100 * time.Millisecond
+
 // next waits for so long, or until something happens, and does what follows from that.
 func (c *card) next(ctx context.Context, wait time.Duration) error {
 	events := c.events
 	if pause := time.Until(c.planAt); pause > 0 {
 		events, wait = nil, min(wait, pause) // they keep
+	}
+	gone := c.link.gone
+	if c.orphaned {
+		gone, wait = nil, min(wait, orphanLook)
 	}
 	timer := closed
 	if wait < fine {
@@ -132,6 +146,11 @@ func (c *card) next(ctx context.Context, wait time.Duration) error {
 	case <-events:
 		c.planAt = time.Now().Add(planPause)
 		return c.plan()
+	case <-gone:
+		c.orphaned = true
+		if !c.over() {
+			c.log.Warn("the mediator has ended before the tenant, whose window is kept, and whose slices stay as they are")
+		}
 	case <-timer:
 	}
 	return nil
@@ -199,7 +218,7 @@ func (c *card) step() (time.Duration, error) {
 // gate lets the tenant's channels on the card, or keeps them off it.
 func (c *card) gate(open bool) error {
 	if ends(c.held.Process) {
-		c.held.Close() // what the process left need not be kept
+		c.held.letGo() // what the process left need not be kept
 	}
 	if len(c.held.Channels) > 0 {
 		if err := c.clocks.disable(c.minor, !open, c.held.Channels); err != nil {
@@ -304,11 +323,10 @@ func (c *card) ask() {
 // take takes up what the mediator answered.
 func (c *card) take(a answer) error {
 	c.asking = false
+	if errors.Is(a.err, errMediatorGone) {
+		return nil // which will be seen
+	}
 	if a.err != nil {
-		if errors.Is(a.err, errMediatorGone) {
-			c.orphaned = true
-			return nil
-		}
 		return a.err
 	}
 	first := !c.gated || a.order.Afresh || !equal(a.Channels, c.held.Channels)
@@ -331,7 +349,7 @@ func (c *card) take(a answer) error {
 	}
 	c.gated = a.order.Gated
 	if !c.gated && err == nil {
-		c.held.Close()
+		c.held.letGo()
 		c.balance = balance{beyond: c.balance.beyond}
 	}
 	return err

@@ -64,12 +64,19 @@ type Applied struct {
 
 // Close closes the answer's files.
 func (a *Applied) Close() {
-	for _, f := range []*os.File{a.File, a.Process} {
-		if f != nil {
-			f.Close()
-		}
+	a.letGo()
+	if a.Process != nil {
+		a.Process.Close()
+		a.Process = nil
 	}
-	a.File, a.Process = nil, nil
+}
+
+// letGo closes the control file, which keeps memory.
+func (a *Applied) letGo() {
+	if a.File != nil {
+		a.File.Close()
+		a.File = nil
+	}
 }
 
 // Config says whom a pacer paces.
@@ -87,7 +94,7 @@ type Config struct {
 }
 
 // Run paces a tenant until its mediator ends. If that ends before the tenant's program
-// does, it goes on with what it knows until the program's end, and then shuts off what may
+// does, Run goes on with what it knows until the program's end, and then shuts off what may
 // be left.
 func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -120,33 +127,21 @@ func Run(ctx context.Context, cfg Config) error {
 		go func() { ended <- c.run(ctx) }()
 	}
 	go func() {
-		err := l.read(func(t Tenant) {
+		ended <- l.read(func(t Tenant) {
 			for _, c := range cards {
 				c.tell(t)
 			}
 		})
-		if err == nil && !ends(cfg.Program) {
-			cfg.Log.Warn("the mediator has ended before the tenant; its windows are kept, its slices stay as they are")
-			await(cfg.Program)
-		}
-		ended <- err
 	}()
 	err = l.hello()
 	for range cap(ended) {
-		err = errors.Join(err, <-ended)
-		cancel() // all end with the first
-	}
-	return err
-}
-
-// await waits until the process of a pidfd ends.
-func await(process *os.File) {
-	fds := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
-	for {
-		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
-			return
+		if one := <-ended; one != nil {
+			err = errors.Join(err, one)
+			cancel() // all end with the first that fails
+			cfg.Mediator.Close()
 		}
 	}
+	return err
 }
 
 // ends reports whether the process of a pidfd has ended. There is none behind nil.

@@ -87,24 +87,27 @@ func closeAll(files []*os.File) {
 // link is a pacer's side of the connection.
 type link struct {
 	conn    *net.UnixConn
-	ordered sync.Mutex   // one order at a time
-	answers chan Applied // closed when the mediator has ended
-	failed  string       // of the last answer
+	ordered sync.Mutex // one order at a time
+	answers chan Applied
+	gone    chan struct{} // closed when the mediator has ended
+	failed  string        // of the last answer
 }
 
-func newLink(conn *net.UnixConn) *link { return &link{conn: conn, answers: make(chan Applied)} }
+func newLink(conn *net.UnixConn) *link {
+	return &link{conn: conn, answers: make(chan Applied), gone: make(chan struct{})}
+}
 
-// errMediatorGone ends a pacer.
+// errMediatorGone is for orders that nobody takes.
 var errMediatorGone = errors.New("the mediator has ended")
 
 // read hands out what comes, until the mediator ends.
 func (l *link) read(tell func(Tenant)) error {
-	defer close(l.answers)
+	defer close(l.gone)
 	buf := make([]byte, maxPacket)
 	for {
 		p, files, err := receive(l.conn, buf)
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
 			return fmt.Errorf("hear the mediator: %w", err)
@@ -137,15 +140,16 @@ func (l *link) order(o Order) (Applied, error) {
 	if err := send(l.conn, packet{Order: &o}); err != nil {
 		return Applied{}, errMediatorGone
 	}
-	a, ok := <-l.answers
-	switch {
-	case !ok:
+	select {
+	case <-l.gone:
 		return Applied{}, errMediatorGone
-	case l.failed != "":
-		a.Close()
-		return Applied{}, errors.New(l.failed)
+	case a := <-l.answers:
+		if l.failed != "" {
+			a.Close()
+			return Applied{}, errors.New(l.failed)
+		}
+		return a, nil
 	}
-	return a, nil
 }
 
 // Mediator is what a mediator does for its pacer.

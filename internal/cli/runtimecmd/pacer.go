@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,7 @@ import (
 
 func pacerCommand() *cobra.Command {
 	var record, boards string
-	var alone bool
+	var supervisor int
 	c := &cobra.Command{
 		Use:    "pacer",
 		Short:  "Hold one tenant to its share of compute, beside its mediator",
@@ -41,7 +42,8 @@ func pacerCommand() *cobra.Command {
 			err := confine(log)
 			switch {
 			case err != nil:
-			case alone:
+			case supervisor != 0:
+				go outlive(supervisor, log)
 				err = pace(c.Context(), log, record, boards)
 			default:
 				err = supervise(c.Context(), log)
@@ -54,8 +56,33 @@ func pacerCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&record, "record", "", "the tenant's record, as JSON")
 	c.Flags().StringVar(&boards, "boards", "", "folder of the cards' boards")
-	c.Flags().BoolVar(&alone, "alone", false, "pace, and do not watch over who does")
+	c.Flags().IntVar(&supervisor, superviseFlag, 0, "pace, watched over by this process; without it, watch over one that does")
 	return c
+}
+
+// superviseFlag names the process that starts a pacer again.
+const superviseFlag = "supervisor"
+
+// outlive takes the place of this process's supervisor when that ends, so that there always
+// are two of them: whichever is killed, the other makes up for it.
+func outlive(supervisor int, log *slog.Logger) {
+	fd, err := unix.PidfdOpen(supervisor, 0)
+	if err == nil && os.Getppid() == supervisor {
+		await(fd)
+	}
+	log.Error("the pacer's supervisor has ended; the pacer begins again as one")
+	args := slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool { return strings.HasPrefix(arg, "--"+superviseFlag) })
+	log.Error("the pacer has no supervisor", "err", unix.Exec("/proc/self/exe", args, os.Environ()))
+}
+
+// await waits until the process of a pidfd ends.
+func await(pidfd int) {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // supervise has another process pace, and a new one if that fails: its successor puts
@@ -64,7 +91,7 @@ func supervise(ctx context.Context, log *slog.Logger) error {
 	link := os.NewFile(uintptr(launch.PacerLinkFD), "link")
 	defer link.Close()
 	for pause := firstPause; !ended(link); pause *= 2 {
-		child := exec.CommandContext(ctx, "/proc/self/exe", append(slices.Clone(os.Args[1:]), "--alone")...)
+		child := exec.CommandContext(ctx, "/proc/self/exe", append(slices.Clone(os.Args[1:]), fmt.Sprintf("--%s=%d", superviseFlag, os.Getpid()))...)
 		child.Stderr = os.Stderr
 		child.ExtraFiles = []*os.File{link}
 		err := child.Run()
@@ -83,7 +110,7 @@ func supervise(ctx context.Context, log *slog.Logger) error {
 // Between a pacer that failed and its successor there is a pause, longer each time, until
 // it is given up.
 const (
-	firstPause = 100 * time.Millisecond
+	firstPause = 10 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
@@ -98,21 +125,38 @@ func pace(ctx context.Context, log *slog.Logger, record, boards string) error {
 	if err := json.Unmarshal([]byte(record), &t); err != nil {
 		return fmt.Errorf("read the tenant's record: %w", err)
 	}
-	conn, err := packets(launch.PacerLinkFD)
+	link := os.NewFile(uintptr(launch.PacerLinkFD), "link")
+	defer link.Close() // not before: it is handed on if this process becomes a supervisor
+	conn, err := packets(link)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	program := firstProcess(t)
+	if program != nil {
+		defer program.Close()
+	}
 	return pacer.Run(ctx, pacer.Config{
 		ID: t.ID, Policy: t.Policy, Placement: t.Placement, BoardDir: boards,
-		Mediator: conn, Driver: nvclient.Kernel{}, Limits: timeshare.DefaultLimits(), Log: log,
+		Mediator: conn, Program: program, Driver: nvclient.Kernel{}, Limits: timeshare.DefaultLimits(), Log: log,
 	})
 }
 
-// packets is the socket of sequenced packets that this process inherited as descriptor fd.
-func packets(fd int) (*net.UnixConn, error) {
-	f := os.NewFile(uintptr(fd), "inherited")
-	defer f.Close()
+// firstProcess is a pidfd of the tenant's first process, or nil if that has ended.
+func firstProcess(t tenant.Tenant) *os.File {
+	fd, err := unix.PidfdOpen(t.PID, 0)
+	if err != nil {
+		return nil
+	}
+	if started, err := tenant.StartTime(t.PID); err != nil || started != t.Started {
+		unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "program")
+}
+
+// packets is the socket of sequenced packets behind f.
+func packets(f *os.File) (*net.UnixConn, error) {
 	conn, err := net.FileConn(f)
 	if err != nil {
 		return nil, fmt.Errorf("the socket between mediator and pacer is missing: %w", err)
@@ -175,7 +219,9 @@ type pacing struct {
 
 // startPacing serves the tenant's pacer.
 func startPacing(m *mediator.Mediator, t tenant.Tenant, log *slog.Logger) (*pacing, error) {
-	conn, err := packets(launch.PacerFD)
+	link := os.NewFile(uintptr(launch.PacerFD), "link")
+	defer link.Close()
+	conn, err := packets(link)
 	if err != nil {
 		return nil, err
 	}
