@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (k *cards) seed(was *inventory.CardInventory) {
 		k.driver, k.version = was.Driver, was.DriverVersion
 	}
 	for _, old := range was.Cards {
-		if slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) }) {
+		if slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) || c.Index == old.Index }) {
 			continue
 		}
 		old.Unhealthy = gone
@@ -76,7 +77,16 @@ func (k *cards) seed(was *inventory.CardInventory) {
 // gone is why a card is not healthy that the driver does not list any more.
 const gone = "the driver does not list the card any more"
 
-func silence(err error) string { return fmt.Sprintf("the driver cannot be asked: %v", err) }
+func silence(err error) string { return cut(fmt.Sprintf("the driver cannot be asked: %v", err)) }
+
+// cut keeps a reason within what the inventory's schema allows.
+func cut(reason string) string {
+	const most = 1000 // bytes
+	if len(reason) <= most {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:most], "") + "…"
+}
 
 // sameCard reports whether two records are of one card: the same chip, or whatever is at
 // the same place if one of them cannot tell.
@@ -87,8 +97,11 @@ func sameCard(a, b inventory.Card) bool {
 	return a.Address == b.Address
 }
 
-// sort brings the cards in order. mu is held.
+// sort brings the cards in order and their reasons to size. mu is held.
 func (k *cards) sort() {
+	for i := range k.list {
+		k.list[i].Unhealthy = cut(k.list[i].Unhealthy)
+	}
 	slices.SortFunc(k.list, func(a, b inventory.Card) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
@@ -120,7 +133,8 @@ func (k *cards) update(driver string, inv discovery.Inventory, inUse func(uuid s
 		k.list = append(k.list, c)
 	}
 	for _, old := range was {
-		if !slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) }) && inUse(old.UUID) {
+		replaced := slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) || c.Index == old.Index })
+		if !replaced && inUse(old.UUID) {
 			old.Unhealthy = gone
 			k.list = append(k.list, old)
 		}

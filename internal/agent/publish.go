@@ -71,7 +71,7 @@ func (a *Agent) inventory(node *corev1.Node) (*inventory.CardInventory, bool) {
 			Name:            a.Node,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
-		Driver: driver, DriverVersion: version, Agent: a.Version, Cards: list,
+		Driver: driver, DriverVersion: version, Agent: a.Version, Summary: inventory.Summarize(list), Cards: list,
 	}, true
 }
 

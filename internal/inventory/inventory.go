@@ -33,8 +33,39 @@ type CardInventory struct {
 	Driver        string `json:"driver"`
 	DriverVersion string `json:"driverVersion"`
 	// Agent is the version of the agent that wrote this.
-	Agent string `json:"agent,omitempty"`
-	Cards []Card `json:"cards"`
+	Agent   string  `json:"agent,omitempty"`
+	Summary Summary `json:"summary"`
+	Cards   []Card  `json:"cards"`
+}
+
+// Summary says of a node's cards together what kubectl get shows.
+type Summary struct {
+	Cards     int    `json:"cards"`
+	Model     string `json:"model,omitempty"`  // of all cards, or "mixed"
+	Memory    string `json:"memory,omitempty"` // of all cards
+	Unhealthy int    `json:"unhealthy"`        // cards
+}
+
+// Summarize sums cards up.
+func Summarize(cards []Card) Summary {
+	s := Summary{Cards: len(cards)}
+	var mib int64
+	for i, c := range cards {
+		mib += c.MemoryMiB
+		switch {
+		case i == 0:
+			s.Model = c.Model
+		case s.Model != c.Model:
+			s.Model = "mixed"
+		}
+		if c.Unhealthy != "" {
+			s.Unhealthy++
+		}
+	}
+	if len(cards) > 0 {
+		s.Memory = fmt.Sprintf("%dGi", mib>>10)
+	}
+	return s
 }
 
 // Card is one card of a node.
@@ -83,7 +114,7 @@ func (l *CardInventoryList) DeepCopyObject() runtime.Object {
 // Same reports whether two inventories say the same of the same node, whatever the
 // API server keeps beside it.
 func (c *CardInventory) Same(other *CardInventory) bool {
-	return c.Name == other.Name && c.Driver == other.Driver && c.DriverVersion == other.DriverVersion && c.Agent == other.Agent &&
+	return c.Name == other.Name && c.Driver == other.Driver && c.DriverVersion == other.DriverVersion && c.Agent == other.Agent && c.Summary == other.Summary &&
 		slices.Equal(c.Cards, other.Cards) &&
 		slices.EqualFunc(c.OwnerReferences, other.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID && a.Name == b.Name })
 }

@@ -27,6 +27,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/agent"
 	"github.com/qgpu-project/qgpu/internal/agentapi"
+	"github.com/qgpu-project/qgpu/internal/cli/installcmd"
 	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/tenant"
@@ -42,42 +43,46 @@ type options struct {
 	bin          string
 	podResources string
 	nano         bool
-	verbose      bool
+	level        slog.Level
 }
 
 // New makes the command.
 func New() *cobra.Command {
 	o := &options{}
-	c := &cobra.Command{
+	root := &cobra.Command{
 		Use:   "qgpu-agent",
-		Short: "Publish a node's cards and grant containers their slices of them",
+		Short: "A node's part of qGPU in Kubernetes",
+	}
+	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", cmp.Or(os.Getenv("QGPU_STATE_DIR"), tenant.DefaultDir), "state folder, which the runtime shares (QGPU_STATE_DIR)")
+	root.AddCommand(o.runCommand(), o.probeCommand(), installcmd.New())
+	return root
+}
+
+func (o *options) runCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Publish the node's cards and grant containers their slices of them",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of this machine's Node (NODE_NAME)")
+	f.StringVar(&o.node, "node", os.Getenv("NODE_NAME"), "name of this machine's Node (NODE_NAME)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: as a pod does")
 	f.StringVar(&o.driver, "driver", discovery.Auto, "auto, kernel or simulated")
 	f.StringVar(&o.simDir, "sim-dir", cmp.Or(os.Getenv("QGPU_SIM_DIR"), "/run/qgpu-sim"), "folder of the simulated driver (QGPU_SIM_DIR)")
 	f.StringVar(&o.bin, "bin-dir", "", "folder of qgpu-runtime and qgpu-sim; empty: the agent's own")
 	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock", "the kubelet's socket; empty: it is not asked")
-	f.BoolVar(&o.nano, "nano-names", false, "advertise the resource names of Nano GPU, too")
-	f.BoolVar(&o.verbose, "verbose", false, "log more")
-	c.PersistentFlags().StringVar(&o.stateDir, "state-dir", cmp.Or(os.Getenv("QGPU_STATE_DIR"), tenant.DefaultDir), "state folder, which the runtime shares (QGPU_STATE_DIR)")
-	c.AddCommand(o.probeCommand())
+	f.BoolVar(&o.nano, "nano", false, "know the resource names of Nano GPU, too")
+	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	return c
 }
 
 func (o *options) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	level := slog.LevelInfo
-	if o.verbose {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: o.level}))
 	if o.node == "" {
-		return errors.New("--node-name is missing; in a pod, set NODE_NAME from spec.nodeName")
+		return errors.New("--node is missing; in a pod, set NODE_NAME from spec.nodeName")
 	}
 	if o.bin == "" {
 		exe, err := os.Executable()
