@@ -153,6 +153,26 @@ func TestKilledParts(t *testing.T) {
 	}
 }
 
+// All of a node's stack ends at once, but for the containers, and is started again.
+func TestNodeStackRestart(t *testing.T) {
+	node := shared.node(t, turing)
+	pod := shared.worker(t, "stack", ask{core: 30, memory: 6})
+	shared.killProgram(t, turing, "qgpu-agent")
+	for _, end := range []func() error{node.Kubelet.Stop, node.Containerd.Stop} {
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, start := range []func(context.Context) error{node.StartContainerd, node.StartKubelet} {
+		if err := start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared.sees(t, shared.run(t, newPod("stack-after", turing, container("cuda", ask{core: 30, memory: 6}))), "cuda", 1, 6)
+	shared.works(t, pod, 6)
+	shared.partsReady(t)
+}
+
 // A node that is started anew has none of its tenants any more. Its pods' containers are
 // started again, in the places that the pods have.
 func TestReboot(t *testing.T) {
