@@ -3,8 +3,8 @@ package placement
 import "encoding/binary"
 
 // AppendState appends to b what of n a Placer and scorers can see, but for its names
-// and, unless cpu is set, its CPU: nodes with the same state have the same places and
-// ratings.
+// and, unless cpu is set, its CPU: nodes with the same state have the same places,
+// ratings and explanations.
 func (n *Node) AppendState(b []byte, cpu bool) []byte {
 	b = appendInts(b, int64(len(n.Cards)))
 	if cpu {
@@ -16,11 +16,9 @@ func (n *Node) AppendState(b []byte, cpu bool) []byte {
 		if c.Whole {
 			flags |= 1
 		}
-		if c.Unhealthy != "" {
-			flags |= 2
-		}
 		b = appendInts(b, int64(c.Memory), int64(c.Taken), int64(c.Core), int64(c.Tenants), int64(c.Online), int64(c.Offline), flags)
 		b = append(append(b, c.Model...), 0)
+		b = append(append(b, c.Unhealthy...), 0)
 	}
 	return b
 }

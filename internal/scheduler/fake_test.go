@@ -317,9 +317,11 @@ func container(name string, core, memory int) corev1.Container {
 	c.Resources.Limits = corev1.ResourceList{}
 	for resourceName, n := range map[corev1.ResourceName]int{podshare.Core: core, podshare.Memory: memory} {
 		if n > 0 {
-			c.Resources.Limits[resourceName] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+			c.Resources.Limits[resourceName] = quantity(n)
 		}
 	}
 	c.Resources.Requests = maps.Clone(c.Resources.Limits)
 	return c
 }
+
+func quantity(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
