@@ -33,6 +33,7 @@ func New(args []string) *cobra.Command {
 Container engines call it as they call runc, with the same flags and commands, and
 it hands them on to runc. Register it with: qgpu-runtime configure.`,
 	}
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(mediatorCommand(), pacerCommand(), cardsCommand(), spawnCommand(), hookCommand(), configureCommand())
 	if len(args) == 0 || isOwn(root, args[0]) {
 		root.SetArgs(args)
