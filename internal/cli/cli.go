@@ -29,6 +29,6 @@ func Run(c *cobra.Command) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	}
-	fmt.Fprintf(os.Stderr, "%s: %v\n", c.Name(), err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", c.DisplayName(), err)
 	return 1
 }

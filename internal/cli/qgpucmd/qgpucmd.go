@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/qgpu-project/qgpu/internal/cli/kubecmd"
 	"github.com/qgpu-project/qgpu/internal/cli/simcmd"
 	"github.com/qgpu-project/qgpu/internal/launch"
 	"github.com/qgpu-project/qgpu/internal/tenant"
@@ -30,7 +31,8 @@ the compute, enforced at the driver's own system calls.`,
 	}
 	root.PersistentFlags().StringVar(&o.stateDir, "state-dir", defaultStateDir(), "folder of the tenants' state (QGPU_STATE_DIR)")
 	root.PersistentFlags().StringVar(&o.simDir, "sim-dir", simcmd.DefaultDir(), "folder of the simulator (QGPU_SIM_DIR)")
-	root.AddCommand(o.runCommand(), o.setCommand(), o.psCommand(), o.topCommand(), o.inspectCommand(), o.doctorCommand(), o.demoCommand())
+	root.AddCommand(o.runCommand(), o.setCommand(), o.psCommand(), o.topCommand(), o.inspectCommand(), o.doctorCommand(), o.demoCommand(),
+		kubecmd.New("kube"))
 	return root
 }
 
