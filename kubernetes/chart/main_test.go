@@ -1,0 +1,146 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/qgpu-project/qgpu/kubernetes/controlplane"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+const (
+	chartDir  = "../../deploy/helm/qgpu"
+	namespace = "kube-system"
+	release   = "qgpu"
+)
+
+// site is what all tests of this package share: Kubernetes' feature gates are global to
+// a process, so there is one control plane, without nodes.
+type site struct {
+	helm       string // path of the program
+	dir        string
+	kubeconfig string
+	plane      *controlplane.ControlPlane
+	admin      *kubernetes.Clientset
+	objects    *dynamic.DynamicClient
+}
+
+var shared *site
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "qgpu-chart-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	s := &site{dir: dir}
+	if s.helm, err = helmProgram(); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if s.plane, err = controlplane.Start(ctx, controlplane.Config{Dir: filepath.Join(dir, "plane"), Log: log}); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if e := s.plane.Stop(); err == nil {
+			err = e
+		}
+	}()
+	s.kubeconfig = filepath.Join(dir, "kubeconfig")
+	if err := s.plane.Kubeconfig(s.kubeconfig, "", "kubernetes-admin", "system:masters"); err != nil {
+		return 0, err
+	}
+	if s.admin, err = kubernetes.NewForConfig(s.plane.Admin()); err != nil {
+		return 0, err
+	}
+	if s.objects, err = dynamic.NewForConfig(s.plane.Admin()); err != nil {
+		return 0, err
+	}
+	shared = s
+	return m.Run(), nil
+}
+
+// helmProgram builds the tool helm of this module, once, and says where it is.
+func helmProgram() (string, error) {
+	if path := os.Getenv("QGPU_HELM"); path != "" {
+		return path, nil
+	}
+	cmd := exec.Command("go", "tool", "-n", "helm")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build helm: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// runHelm returns what helm prints. It sees no settings but those of the test.
+func (s *site) runHelm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), s.helm, args...)
+	cmd.Env = []string{"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + s.kubeconfig}
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// install makes the release what values say, whatever it was before.
+func (s *site) install(t *testing.T, values ...string) {
+	t.Helper()
+	args := []string{"upgrade", release, chartDir, "--install", "--namespace", namespace, "--reset-values"}
+	if _, err := s.runHelm(t, append(args, values...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) uninstall(t *testing.T) {
+	t.Helper()
+	if _, err := s.runHelm(t, "uninstall", release, "--namespace", namespace, "--wait"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition that the API server reaches by itself: it learns of
+// policies by watching them. The condition says what is still missing.
+func eventually(t *testing.T, condition func() error) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
