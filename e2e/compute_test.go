@@ -156,25 +156,17 @@ func TestOnlineFirst(t *testing.T) {
 	checkCapped(t, "the offline tenant alone again", m.parts(offline)[0], 50)
 }
 
-// TestTheUnitIsTheTenant compares a tenant of four processes with one of a single process.
+// TestTheUnitIsTheTenant compares tenants of several processes with one of a single process.
 func TestTheUnitIsTheTenant(t *testing.T) {
 	m := newMachine(t, config{})
-	load := strings.Join(append([]string{m.program("cudaload")}, longKernels...), " ") + " --seconds 60 <$0 >$0.out &"
-	script := strings.Join([]string{
-		"trap 'kill $(jobs -p)' TERM",
-		"mkfifo $0.1 $0.2 $0.3 $0.4; for i in 1 2 3 4; do", strings.ReplaceAll(load, "$0", "$0.$i"), "done",
-		`exec 6>$0.1 7>$0.2 8>$0.3 9>$0.4; until [ "$(cat $0.*.out | wc -l)" = 4 ]; do sleep 0.05; done`,
-		"echo ready; read line; echo >&6; echo >&7; echo >&8; echo >&9; wait",
-	}, "\n")
-	many := m.startTenant("", "bash", "-c", script, filepath.Join(t.TempDir(), "load"))
+	load := append([]string{m.program("cudaload")}, longKernels...)
+	many := m.startTenant("", append(load, "--seconds", "60", "--processes", "4")...)
 	one := m.startWorker(60, "")
 	many.work()
 	one.work()
 	got := m.parts(many, one)
 	checkPart(t, "the tenant of four processes", got[0], 50)
 	checkPart(t, "the tenant of one process", got[1], 50)
-	many.cmd.Process.Signal(syscall.SIGTERM)
-	many.wait()
 }
 
 // TestSet changes the shares of a tenant that works.

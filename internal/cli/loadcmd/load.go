@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -19,17 +20,44 @@ import (
 const (
 	constant = "constant" // the card never waits for the program
 	bursty   = "bursty"   // a few kernels, and then nothing for a while
+	graphs   = "graphs"   // as constant, most kernels by CUDA graphs
 )
+
+var patterns = []string{constant, bursty, graphs}
 
 // loadOptions say how a load works.
 type loadOptions struct {
 	seconds float64 // of the card's time
 	pattern string
-	blocks  uint32 // of each kernel
+	blocks  uint32        // of each kernel
+	kernel  time.Duration // about how long each takes; 0: as its blocks do
+	streams int
 	idle    time.Duration
 	wait    bool
 	json    bool
+	samples bool
+
+	processes int
 }
+
+func (o loadOptions) validate() error {
+	switch {
+	case !slices.Contains(patterns, o.pattern):
+		return fmt.Errorf("--pattern %s: choose one of %s", o.pattern, strings.Join(patterns, ", "))
+	case o.seconds <= 0 || o.blocks == 0:
+		return errors.New("--seconds and --blocks must be positive")
+	case o.streams < 1 || o.streams > maxStreams:
+		return fmt.Errorf("--streams %d: choose 1 to %d", o.streams, maxStreams)
+	case o.processes < 1 || o.processes > maxProcesses:
+		return fmt.Errorf("--processes %d: choose 1 to %d", o.processes, maxProcesses)
+	}
+	return nil
+}
+
+const (
+	maxStreams   = 64
+	maxProcesses = 256
+)
 
 // loaded is what a load tells. All times are the card's.
 type loaded struct {
@@ -42,6 +70,8 @@ type loaded struct {
 	Part    float64 `json:"part"` // GPUTime of Elapsed
 	// Latency is the time from the moment at which a kernel could start to its end.
 	Latency latency `json:"latency_ns"`
+	// Samples are the times that Latency is of, sorted.
+	Samples []int64 `json:"samples_ns,omitempty"`
 }
 
 type latency struct {
@@ -58,38 +88,67 @@ func loadCommand() *cobra.Command {
 		Short: "Use the card in a pattern for some time, and tell how much of it there was",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.pattern != constant && o.pattern != bursty {
-				return fmt.Errorf("--pattern %s: choose %s or %s", o.pattern, constant, bursty)
+			if err := o.validate(); err != nil {
+				return err
 			}
-			if o.seconds <= 0 || o.blocks == 0 {
-				return errors.New("--seconds and --blocks must be positive")
+			work := o.load
+			if o.processes > 1 {
+				work = o.loadProcesses
 			}
-			l, err := newLoad(o)
+			out, err := work(c)
 			if err != nil {
 				return err
 			}
-			if o.wait {
-				fmt.Fprintln(c.OutOrStdout(), "ready")
-				if _, err := bufio.NewReader(c.InOrStdin()).ReadString('\n'); err != nil {
-					return fmt.Errorf("wait for a line of standard input: %w", err)
-				}
-			}
-			out, err := l.run()
-			if err != nil {
-				return err
+			if !o.samples {
+				out.Samples = nil
 			}
 			return out.write(c.OutOrStdout(), o.json)
 		},
 	}
 	f := c.Flags()
 	f.Float64Var(&o.seconds, "seconds", 5, "how long, on the card's clock")
-	f.StringVar(&o.pattern, "pattern", constant, "constant or bursty")
+	f.StringVar(&o.pattern, "pattern", constant, strings.Join(patterns, ", "))
 	f.Uint32Var(&o.blocks, "blocks", 1<<15, "thread blocks of each kernel: how long it takes, which should be less than a time slice")
+	f.DurationVar(&o.kernel, "kernel", 0, "about how long each kernel takes on an idle card, instead of --blocks")
+	f.IntVar(&o.streams, "streams", 1, "streams of each process, which take turns")
+	f.IntVar(&o.processes, processesFlag, 1, "processes that work like this at the same time")
 	f.DurationVar(&o.idle, "idle", 20*time.Millisecond, "pause between the bursts of a bursty load")
 	f.BoolVar(&o.wait, "wait", false, `print "ready" and start with a line of standard input`)
 	f.BoolVar(&o.json, "json", false, "tell as one JSON object")
+	f.BoolVar(&o.samples, samplesFlag, false, "tell all times that the latency is of, too")
 	return c
 }
+
+// Flags that one process gives to others.
+const (
+	processesFlag = "processes"
+	samplesFlag   = "samples"
+)
+
+// load works in this process.
+func (o loadOptions) load(c *cobra.Command) (loaded, error) {
+	l, err := newLoad(o)
+	if err != nil {
+		return loaded{}, err
+	}
+	if o.wait {
+		if err := awaitLine(c); err != nil {
+			return loaded{}, err
+		}
+	}
+	return l.run()
+}
+
+// awaitLine says that the program is ready and waits for a line.
+func awaitLine(c *cobra.Command) error {
+	fmt.Fprintln(c.OutOrStdout(), readyLine)
+	if _, err := bufio.NewReader(c.InOrStdin()).ReadString('\n'); err != nil {
+		return fmt.Errorf("wait for a line of standard input: %w", err)
+	}
+	return nil
+}
+
+const readyLine = "ready"
 
 func (r loaded) write(w io.Writer, asJSON bool) error {
 	if asJSON {
@@ -106,13 +165,17 @@ type load struct {
 	e      isolation.Env
 	k      *kernel
 	rounds []round // in rotation
+	graph  cuda.Exec
 	start  cuda.Event
 	took   []time.Duration // of the kernels that were timed
 	out    loaded
 }
 
 // A round is some kernels, the first of which is timed.
-type round struct{ from, first, end cuda.Event }
+type round struct {
+	stream           cuda.Stream
+	from, first, end cuda.Event
+}
 
 // roundKernels is the number of kernels of a round, ahead how many rounds are submitted
 // before the first of them is waited for.
@@ -130,6 +193,7 @@ func newLoad(o loadOptions) (*load, error) {
 	if l.k, err = loadKernel(e, smallKernel); err != nil {
 		return nil, err
 	}
+	l.k.blocks = o.blocks
 	if l.start, err = e.Lib.CreateEvent(false); err != nil {
 		return nil, err
 	}
@@ -137,36 +201,77 @@ func newLoad(o loadOptions) (*load, error) {
 	if o.pattern == bursty {
 		n = 1
 	}
-	for range n {
-		var r round
+	if err := l.prepare(max(n, o.streams)); err != nil {
+		return nil, err
+	}
+	// The first launch of a kernel loads it.
+	if err := errors.Join(l.launch(e.Stream), e.Lib.SynchronizeStream(e.Stream)); err != nil {
+		return nil, err
+	}
+	if o.kernel > 0 {
+		each, err := l.k.timeOne(e)
+		if err == nil {
+			_, err = l.k.stretch(e, each, o.kernel)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if o.pattern == graphs {
+		l.graph, err = e.Lib.Capture(e.Stream, func() error { return l.launches(e.Stream) })
+	}
+	return l, err
+}
+
+// prepare makes n rounds, on all streams in turn.
+func (l *load) prepare(n int) (err error) {
+	streams := []cuda.Stream{l.e.Stream}
+	for len(streams) < l.streams {
+		s, err := l.e.Lib.CreateStream()
+		if err != nil {
+			return err
+		}
+		streams = append(streams, s)
+	}
+	for i := range n {
+		r := round{stream: streams[i%len(streams)]}
 		for _, ev := range []*cuda.Event{&r.from, &r.first, &r.end} {
-			if *ev, err = e.Lib.CreateEvent(true); err != nil {
-				return nil, err
+			if *ev, err = l.e.Lib.CreateEvent(true); err != nil {
+				return err
 			}
 		}
 		l.rounds = append(l.rounds, r)
 	}
-	// The first launch of a kernel loads it.
-	return l, errors.Join(l.launch(), e.Lib.SynchronizeStream(e.Stream))
+	return nil
 }
 
-func (l *load) launch() error {
-	const block = 128
-	return l.e.Lib.Launch(l.k.fn, l.blocks, block, l.e.Stream, unsafe.Pointer(&l.k.buffer), unsafe.Pointer(&l.k.n))
+func (l *load) launch(s cuda.Stream) error {
+	return l.e.Lib.Launch(l.k.fn, l.k.blocks, block, s, unsafe.Pointer(&l.k.buffer), unsafe.Pointer(&l.k.n))
+}
+
+// launches launches all kernels of a round but the first.
+func (l *load) launches(s cuda.Stream) error {
+	for range roundKernels - 1 {
+		if err := l.launch(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // submit submits a round.
 func (l *load) submit(r round) error {
-	lib, s := l.e.Lib, l.e.Stream
-	if err := errors.Join(lib.RecordEvent(r.from, s), l.launch(), lib.RecordEvent(r.first, s)); err != nil {
+	lib, s := l.e.Lib, r.stream
+	if err := errors.Join(lib.RecordEvent(r.from, s), l.launch(s), lib.RecordEvent(r.first, s)); err != nil {
 		return err
 	}
-	for range roundKernels - 1 {
-		if err := l.launch(); err != nil {
-			return err
-		}
+	var err error
+	if l.graph != 0 {
+		err = lib.LaunchGraph(l.graph, s)
+	} else {
+		err = l.launches(s)
 	}
-	return lib.RecordEvent(r.end, s)
+	return errors.Join(err, lib.RecordEvent(r.end, s))
 }
 
 // finish waits for a round and reports whether there is time for more.
@@ -210,11 +315,19 @@ func (l *load) run() (loaded, error) {
 			return loaded{}, err
 		}
 	}
-	slices.Sort(l.took)
-	at := func(p float64) int64 { return l.took[int(p*float64(len(l.took)-1))].Nanoseconds() }
-	l.out.Latency = latency{P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
-	l.out.Kernel = at(0)
+	for _, d := range l.took {
+		l.out.Samples = append(l.out.Samples, d.Nanoseconds())
+	}
+	slices.Sort(l.out.Samples)
+	l.out.Kernel = l.out.Samples[0]
 	l.out.GPUTime = int64(l.out.Kernels) * l.out.Kernel
-	l.out.Part = float64(l.out.GPUTime) / float64(l.out.Elapsed)
+	l.out.summarize()
 	return l.out, nil
+}
+
+// summarize sets what follows from the samples, GPUTime and Elapsed.
+func (r *loaded) summarize() {
+	at := func(p float64) int64 { return r.Samples[int(p*float64(len(r.Samples)-1))] }
+	r.Latency = latency{P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
+	r.Part = float64(r.GPUTime) / float64(r.Elapsed)
 }

@@ -17,7 +17,7 @@ type progress struct {
 }
 
 func loopCommand() *cobra.Command {
-	duration, every := time.Hour, 250*time.Millisecond
+	duration, every, length := time.Hour, 250*time.Millisecond, time.Duration(0)
 	c := &cobra.Command{
 		Use:   "loop",
 		Short: "Keep the card busy with kernels, and tell how many are done",
@@ -31,9 +31,16 @@ func loopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			each, err := k.timeOne(e)
+			if err == nil && length > 0 {
+				each, err = k.stretch(e, each, length)
+			}
+			if err != nil {
+				return err
+			}
 			start := time.Now()
 			told := start
-			return k.keepBusy(e, func(done int) (bool, error) {
+			return k.keepBusy(e, each, func(done int) (bool, error) {
 				now := time.Now()
 				if now.Sub(told) < every {
 					return true, nil
@@ -45,6 +52,7 @@ func loopCommand() *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&duration, "for", duration, "how long")
+	c.Flags().DurationVar(&length, "kernel", length, "about how long each kernel takes on the card (default: as long as it does)")
 	c.Flags().DurationVar(&every, "every", every, "how often to tell")
 	return c
 }
@@ -53,8 +61,8 @@ func loopCommand() *cobra.Command {
 // time slice, so that the card never waits for the program within one.
 const queued = 40 * time.Millisecond
 
-// keepBusy launches kernels until more says to stop.
-func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) error {
+// keepBusy launches kernels, which take each, until more says to stop.
+func (k *kernel) keepBusy(e isolation.Env, each time.Duration, more func(done int) (bool, error)) error {
 	const ahead = 4
 	var ends [ahead]cuda.Event
 	for i := range ends {
@@ -62,10 +70,6 @@ func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) er
 		if ends[i], err = e.Lib.CreateEvent(true); err != nil {
 			return err
 		}
-	}
-	each, err := k.timeOne(e)
-	if err != nil {
-		return err
 	}
 	batch := max(1, int(queued/ahead/max(each, time.Microsecond)))
 	for n := 0; ; n++ {
@@ -89,9 +93,25 @@ func (k *kernel) keepBusy(e isolation.Env, more func(done int) (bool, error)) er
 	}
 }
 
+// stretch makes the kernel, which takes each, about so long by its number of blocks, and
+// returns how long it takes then.
+func (k *kernel) stretch(e isolation.Env, each, length time.Duration) (time.Duration, error) {
+	const rounds, most = 3, 1 << 30
+	for range rounds {
+		k.blocks = uint32(min(max(float64(k.blocks)*float64(length)/float64(max(each, time.Microsecond)), 1), most))
+		var err error
+		if each, err = k.time(e, 1); err != nil {
+			return 0, err
+		}
+	}
+	return each, nil
+}
+
 // timeOne is about how long a launch takes on the card, others' work included.
-func (k *kernel) timeOne(e isolation.Env) (time.Duration, error) {
-	const launches = 16
+func (k *kernel) timeOne(e isolation.Env) (time.Duration, error) { return k.time(e, 16) }
+
+// time is timeOne by so many launches.
+func (k *kernel) time(e isolation.Env, launches int) (time.Duration, error) {
 	from, err := e.Lib.CreateEvent(false)
 	if err != nil {
 		return 0, err
@@ -112,5 +132,5 @@ func (k *kernel) timeOne(e isolation.Env) (time.Duration, error) {
 		return 0, err
 	}
 	elapsed, err := e.Lib.Elapsed(from, to)
-	return elapsed / launches, err
+	return elapsed / time.Duration(launches), err
 }

@@ -45,7 +45,11 @@ type kernel struct {
 	fn     cuda.Function
 	buffer cuda.Pointer
 	n      uint32
+	blocks uint32 // of a launch; those beyond n threads do nothing
 }
+
+// block is the number of threads in a block.
+const block = 128
 
 // smallKernel and largeKernel are numbers of threads: a kernel that takes little more
 // than its launch, and one that keeps a card busy for far longer than that.
@@ -59,7 +63,7 @@ func loadKernel(e isolation.Env, threads uint32) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{n: threads}
+	k := &kernel{n: threads, blocks: threads / block}
 	if k.fn, err = e.Lib.Function(m, "index"); err != nil {
 		return nil, err
 	}
@@ -68,8 +72,7 @@ func loadKernel(e isolation.Env, threads uint32) (*kernel, error) {
 }
 
 func (k *kernel) launch(e isolation.Env) error {
-	const block = 128
-	return e.Lib.Launch(k.fn, k.n/block, block, e.Stream, unsafe.Pointer(&k.buffer), unsafe.Pointer(&k.n))
+	return e.Lib.Launch(k.fn, k.blocks, block, e.Stream, unsafe.Pointer(&k.buffer), unsafe.Pointer(&k.n))
 }
 
 // work launches some kernels, copies a pattern to the card and back, and compares.
