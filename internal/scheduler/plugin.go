@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -35,6 +36,7 @@ type Plugin struct {
 	inventories *inventories
 	view        *view
 	shapes      shapes
+	last        atomic.Pointer[lastCycle]
 }
 
 var (
@@ -67,12 +69,24 @@ type cycle struct {
 	// request is the pod's own: its shape's may have other names for containers.
 	request *placement.Request
 	shape   *shape
+	sync    uint64 // of the view, that the shape has judged
+}
+
+// lastCycle remembers the cycle of the last PreFilter: to ask CycleState for it, once
+// for each node, takes longer than all else.
+type lastCycle struct {
+	state fwk.CycleState
+	cycle *cycle
 }
 
 // Clone implements framework.StateData. A cycle does not change.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-func cycleOf(state fwk.CycleState) *cycle {
+// cycleOf is what PreFilter knew of the pod that state is for; nil: nothing.
+func (p *Plugin) cycleOf(state fwk.CycleState) *cycle {
+	if last := p.last.Load(); last != nil && last.state == state {
+		return last.cycle
+	}
 	data, err := state.Read(cycleKey)
 	if err != nil {
 		return nil
@@ -98,7 +112,9 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	p.view.sync(nodes)
 	shape := p.shapes.of(request, choice)
 	shape.update(p.view)
-	state.Write(cycleKey, &cycle{request: request, shape: shape})
+	c := &cycle{request: request, shape: shape, sync: p.view.syncs}
+	state.Write(cycleKey, c)
+	p.last.Store(&lastCycle{state: state, cycle: c})
 	return nil, nil
 }
 
@@ -108,7 +124,7 @@ func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter tells whether the node's cards have room for the pod.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil {
 		return fwk.AsStatus(errNoCycle)
 	}
@@ -123,11 +139,11 @@ var errNoCycle = errors.New("plugin " + Name + " is enabled for filter without p
 
 // entry is the shape's verdict on the node at the very moment that info shows, if there is one.
 func (p *Plugin) entry(c *cycle, info fwk.NodeInfo) *entry {
-	r := p.view.at(info)
-	if r == nil || r.id >= len(c.shape.byID) {
+	id, ok := p.view.moments.get(info.GetGeneration())
+	if !ok || c.sync != p.view.syncs || id >= len(c.shape.byID) {
 		return nil
 	}
-	if e := &c.shape.byID[r.id]; e.version == r.version {
+	if e := &c.shape.byID[id]; e.judged {
 		return e
 	}
 	return nil
@@ -135,7 +151,7 @@ func (p *Plugin) entry(c *cycle, info fwk.NodeInfo) *entry {
 
 // Reserve decides for the pod's cards, on the state of its node at this moment.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil {
 		return nil
 	}

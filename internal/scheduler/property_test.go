@@ -267,10 +267,12 @@ func (w *world) check(t *rapid.T) {
 	}
 	for _, s := range w.plugin.shapes.byKey { // what is remembered is what would be found
 		for _, r := range w.plugin.view.present {
-			if e := s.byID[min(r.id, len(s.byID)-1)]; e.version == r.version {
-				if fresh := s.judge(&r.nodeState); fresh != e.verdict {
-					t.Fatalf("node %s is remembered as %+v, and is %+v", r.Name, e.verdict, fresh)
-				}
+			if s.asOf != w.plugin.view.versions {
+				s.update(w.plugin.view)
+			}
+			fresh, e := s.judge(&r.nodeState), s.byID[r.id]
+			if e.score != fresh.score || !e.status.Equal(fresh.status()) {
+				t.Fatalf("node %s is remembered as %+v, and is %+v", r.Name, e, fresh)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"hash/fnv"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -10,7 +9,7 @@ import (
 
 // PreScore leaves out the scoring of pods that ask for no share.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if cycleOf(state) == nil {
+	if p.cycleOf(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -19,7 +18,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 // Score is the strategy's rating of the node, in its own unit. Nodes whose cards are in
 // equal states are rated equally.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
-	c := cycleOf(state)
+	c := p.cycleOf(state)
 	if c == nil {
 		return 0, fwk.AsStatus(errNoCycle)
 	}
@@ -45,10 +44,15 @@ func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.P
 		return nil
 	}
 	least, best := scores[0].Score, 0
-	for i := range scores {
+	bestRank := p.args.rank(scores[0].Name)
+	for i := 1; i < len(scores); i++ {
 		least = min(least, scores[i].Score)
-		if p.better(&scores[i], &scores[best]) {
-			best = i
+		if scores[i].Score < scores[best].Score {
+			continue
+		}
+		rank := p.args.rank(scores[i].Name)
+		if scores[i].Score > scores[best].Score || rank < bestRank {
+			best, bestRank = i, rank
 		}
 	}
 	most := scores[best].Score
@@ -68,29 +72,18 @@ func proportion(v, least, most int64) int64 {
 	return int64(float64(runnerUp) * (float64(v) - float64(least)) / (float64(most) - float64(least)))
 }
 
-// better reports whether a wins over b.
-func (p *Plugin) better(a, b *fwk.NodeScore) bool {
-	if a.Score != b.Score {
-		return a.Score > b.Score
-	}
-	rankA, rankB := p.args.rank(a.Name), p.args.rank(b.Name)
-	return rankA < rankB || rankA == rankB && a.Name < b.Name
-}
-
 // rank is a node's place in the order that the seed gives: the lowest is taken first.
+// It is the node's name hashed with FNV-1a, spread over all bits.
 func (a Args) rank(node string) uint64 {
-	h := fnv.New64a()
-	seed := [8]byte{}
-	for i := range seed {
-		seed[i] = byte(a.Seed >> (8 * i))
+	const offset, prime = 0xcbf29ce484222325, 0x100000001b3
+	h := mix(offset ^ a.Seed)
+	for i := range len(node) {
+		h = (h ^ uint64(node[i])) * prime
 	}
-	h.Write(seed[:])
-	h.Write([]byte(node))
-	return mix(h.Sum64())
+	return mix(h)
 }
 
-// mix spreads the last characters of a name over all bits, which FNV does not
-// (the finalizer of MurmurHash3).
+// mix spreads each bit over all (the finalizer of MurmurHash3).
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

@@ -18,16 +18,16 @@ type shape struct {
 	used    uint64 // when last, counted in uses of any shape
 	placers sync.Pool
 	byID    []entry             // by the record's id
+	asOf    uint64              // the last version of any node that is judged
 	byState map[string]*verdict // while many nodes are judged
-	stale   []*record
 }
 
-// entry is the verdict on one node as of one version.
+// entry is the verdict on one node, in few bytes.
 type entry struct {
-	version uint64
-	verdict
-	// status is the framework's form of a no. It writes into it, so that each node has
-	// its own.
+	judged bool
+	score  int64
+	// status is nil for a yes, and else the framework's form of a no. The framework
+	// writes into it, so that each node has its own.
 	status *fwk.Status
 }
 
@@ -52,25 +52,26 @@ const few = 4
 
 // update judges the nodes of v that are in other states than when s judged them last.
 func (s *shape) update(v *view) {
-	if len(s.byID) < v.ids {
-		s.byID = append(s.byID, make([]entry, v.ids-len(s.byID))...)
+	if len(s.byID) < len(v.byID) {
+		s.byID = append(s.byID, make([]entry, len(v.byID)-len(s.byID))...)
 	}
-	s.stale = s.stale[:0]
-	for _, r := range v.present {
-		if s.byID[r.id].version != r.version {
-			s.stale = append(s.stale, r)
-		}
-	}
-	if len(s.stale) <= few {
-		for _, r := range s.stale {
-			s.enter(r, s.judge(&r.nodeState))
+	stale := v.since(s.asOf)
+	s.asOf = v.versions
+	if len(stale) <= few {
+		for _, r := range stale {
+			if v.has(r) {
+				s.enter(r, s.judge(&r.nodeState))
+			}
 		}
 		return
 	}
 	if s.byState == nil {
 		s.byState = make(map[string]*verdict)
 	}
-	for _, r := range s.stale {
+	for _, r := range stale {
+		if !v.has(r) {
+			continue
+		}
 		key := r.key
 		if s.hostCPU {
 			key = r.cpuKey
@@ -87,7 +88,7 @@ func (s *shape) update(v *view) {
 }
 
 func (s *shape) enter(r *record, v verdict) {
-	s.byID[r.id] = entry{version: r.version, verdict: v, status: v.status()}
+	s.byID[r.id] = entry{judged: true, score: v.score, status: v.status()}
 }
 
 // judge asks whether s fits on n. Several may ask at a time.

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
@@ -13,10 +15,15 @@ type view struct {
 	observer    *observer
 	inventories *inventories
 	byName      map[string]*record
-	present     []*record // the nodes of the last sync, in its order
+	byID        []*record // nil: the id is free
 	free        []int     // ids that no record has
-	ids         int       // ids that were ever used
+	present     []*record // the nodes of the last sync, in its order
+	generations []int64   // of present, side by side: most syncs read nothing else
+	moments     moments
+	epoch       uint64 // of the inventories, at the last sync
 	versions    uint64
+	changes     []*record // in the order of their versions; some may be there twice
+	dropped     uint64    // the last version that is in changes no more
 	syncs       uint64
 	key         []byte
 }
@@ -24,14 +31,13 @@ type view struct {
 // record is a node and its state.
 type record struct {
 	nodeState
-	id         int // below view.ids, unique among records
+	id         int // its place in view.byID
 	generation int64
-	epoch      uint64 // of the inventories, when inventory was compared last
 	inventory  *inventory.CardInventory
 	version    uint64 // a new one, unique in the view, whenever the state is another
 	key        string // the state, without CPU
 	cpuKey     string // the state, with CPU
-	seen       uint64 // the last sync that had the node
+	seen       uint64 // a sync that had the node, not long before the last
 }
 
 // forgetAfter is how many syncs a node may be away before its record goes. A sync may be
@@ -46,35 +52,42 @@ func newView(o *observer, inv *inventories) *view {
 func (v *view) sync(nodes []fwk.NodeInfo) {
 	v.syncs++
 	epoch := v.inventories.now()
-	present := v.present
-	v.present = v.present[:0]
+	if len(nodes) < len(v.present) {
+		clear(v.present[len(nodes):]) // lets go of nodes that are no more
+	}
+	v.present = slices.Grow(v.present[:min(len(v.present), len(nodes))], len(nodes))[:len(nodes)]
+	v.generations = slices.Grow(v.generations[:min(len(v.generations), len(nodes))], len(nodes))[:len(nodes)]
 	for i, info := range nodes {
-		name := info.Node().Name
-		var r *record
-		if i < len(present) && present[i].Name == name {
-			r = present[i]
-		} else {
-			r = v.record(name)
+		// A generation is of one node alone, and of one moment of it.
+		if generation := info.GetGeneration(); v.generations[i] != generation || v.epoch != epoch || v.present[i] == nil {
+			v.present[i] = v.look(info, generation)
+			v.generations[i] = generation
 		}
-		v.present = append(v.present, r)
-		r.seen = v.syncs
-		generation := info.GetGeneration()
-		if r.generation == generation && r.epoch == epoch {
-			continue
-		}
-		inv := v.inventories.get(name)
-		if r.generation != generation || r.inventory != inv {
-			v.observer.observe(info, inv, &r.nodeState, true)
-			v.changed(r)
-		}
-		r.generation, r.epoch, r.inventory = generation, epoch, inv
 	}
-	if len(v.present) < len(present) {
-		clear(present[len(v.present):]) // lets go of nodes that are no more
-	}
+	v.epoch = epoch
 	if v.syncs%forgetAfter == 0 {
 		v.forget()
 	}
+}
+
+// look brings the record of one node up to date.
+func (v *view) look(info fwk.NodeInfo, generation int64) *record {
+	name := info.Node().Name
+	r := v.byName[name]
+	if r == nil {
+		r = v.add(name)
+	}
+	inv := v.inventories.get(name)
+	if r.generation != generation || r.inventory != inv || r.version == 0 {
+		v.observer.observe(info, inv, &r.nodeState, true)
+		v.changed(r)
+	}
+	if r.generation != generation {
+		r.generation = generation
+		v.moments.put(r, v.byID)
+	}
+	r.inventory, r.seen = inv, v.syncs
+	return r
 }
 
 // changed gives r a new version if its state is another.
@@ -90,17 +103,31 @@ func (v *view) changed(r *record) {
 	}
 	v.versions++
 	r.version = v.versions
+	if v.changes = append(v.changes, r); len(v.changes) > 4*len(v.byID)+1000 {
+		half := len(v.changes) / 2
+		v.dropped += uint64(half)
+		v.changes = slices.Delete(v.changes, 0, half)
+	}
 }
 
-func (v *view) record(name string) *record {
-	if r := v.byName[name]; r != nil {
-		return r
+// since lists the records that have changed after a version.
+func (v *view) since(version uint64) []*record {
+	if version < v.dropped {
+		return slices.DeleteFunc(slices.Clone(v.byID), func(r *record) bool { return r == nil })
 	}
-	r := &record{id: v.ids}
+	return v.changes[version-v.dropped:]
+}
+
+// has reports whether r was not forgotten.
+func (v *view) has(r *record) bool { return v.byID[r.id] == r }
+
+func (v *view) add(name string) *record {
+	r := &record{id: len(v.byID)}
 	if last := len(v.free) - 1; last >= 0 {
 		r.id, v.free = v.free[last], v.free[:last]
+		v.byID[r.id] = r
 	} else {
-		v.ids++
+		v.byID = append(v.byID, r)
 	}
 	r.Name = name
 	v.byName[name] = r
@@ -108,9 +135,13 @@ func (v *view) record(name string) *record {
 }
 
 func (v *view) forget() {
+	for _, r := range v.present {
+		r.seen = v.syncs
+	}
 	for name, r := range v.byName {
 		if r.seen+forgetAfter <= v.syncs {
 			delete(v.byName, name)
+			v.byID[r.id] = nil
 			v.free = append(v.free, r.id)
 		}
 	}
@@ -118,8 +149,10 @@ func (v *view) forget() {
 
 // at is the record that is of the same moment as info; nil: there is none.
 func (v *view) at(info fwk.NodeInfo) *record {
-	if r := v.byName[info.Node().Name]; r != nil && r.generation == info.GetGeneration() {
-		return r
+	if id, ok := v.moments.get(info.GetGeneration()); ok {
+		if r := v.byID[id]; r != nil && r.generation == info.GetGeneration() {
+			return r
+		}
 	}
 	return nil
 }
