@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -34,7 +35,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) (endpoint string, err erro
 	loopback := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	config := embed.NewConfig()
 	config.Dir = filepath.Join(c.cfg.Dir, "etcd")
-	config.LogLevel = "warn"
+	config.LogLevel = "error"
 	config.UnsafeNoFsync = true
 	config.ListenClientUrls = []url.URL{loopback}
 	config.ListenPeerUrls = []url.URL{loopback}
@@ -102,8 +103,13 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 	known, disabled, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(), controllers.ControllerAliases()
 	flags := options.Flags(known, disabled, aliases)
 	options.ParsedFlags = &flags
+	chosen := c.cfg.Controllers
+	if len(chosen) == 0 {
+		chosen = []string{"*"}
+	}
 	err = parse(flags,
 		"--kubeconfig="+kubeconfig,
+		"--controllers="+strings.Join(chosen, ","),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--use-service-account-credentials=false", // one client starts faster than forty
 		"--service-account-private-key-file="+c.pki.path("serviceaccount.key"),

@@ -36,7 +36,10 @@ type Config struct {
 	Advertise net.IP
 	// Scheduler also runs kube-scheduler with its default profile.
 	Scheduler bool
-	Log       *slog.Logger
+	// Controllers are those of kube-controller-manager to run, as its flag names them;
+	// none: those that run by default.
+	Controllers []string
+	Log         *slog.Logger
 }
 
 // ServiceRange is the range of cluster IPs. The API server's own Service has its
@@ -47,7 +50,7 @@ const ServiceRange = "10.96.0.0/16"
 var ServiceAddress = net.IPv4(10, 96, 0, 1)
 
 const (
-	readyTimeout = 2 * time.Minute // also on a busy machine
+	readyTimeout = 5 * time.Minute // also on a busy machine
 	stopTimeout  = 10 * time.Second
 )
 
