@@ -17,6 +17,7 @@ require (
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-scheduler v0.37.2 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
 
 require (
