@@ -76,3 +76,16 @@ func TestUpgradeAndUninstallLeaveNothing(t *testing.T) {
 		return nil
 	})
 }
+
+// uninstalled makes sure that the release is not there.
+func (s *site) uninstalled(t *testing.T) {
+	t.Helper()
+	s.install(t)
+	s.uninstall(t)
+	eventually(t, func() error {
+		if found := s.left(t); len(found) > 0 {
+			return fmt.Errorf("after uninstall there are still %v", found)
+		}
+		return nil
+	})
+}

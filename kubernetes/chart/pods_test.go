@@ -1,11 +1,14 @@
 package chart
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -110,4 +113,16 @@ func (s *site) ready(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+var errNotYet = errors.New("the API server does not hold to the changed policies yet")
+
+// runtimeClass makes sure that there is a RuntimeClass: without one the API server
+// refuses a pod before any policy sees it.
+func (s *site) runtimeClass(t *testing.T, name string) {
+	t.Helper()
+	_, err := s.admin.NodeV1().RuntimeClasses().Create(t.Context(), &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: name}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 }

@@ -38,7 +38,7 @@ var rules = []struct {
 	{"least", pod("core=1 memory=5"), "the nearest is 5"},
 	{"zero core", pod("core=0 memory=5"), "qgpu-core is 0, and the least is 5 percent"},
 	{"zero memory", pod("core=30 memory=0"), "qgpu-memory is 0, and the least is 1 (GiB)"},
-	{"fraction of memory", pod("core=30 memory=1500m"), "qgpu-memory is 1500m, and the least is 1 (GiB), in whole numbers"},
+	{"fraction of memory", pod("core=30 memory=1500m"), `"1500m": must be an integer`},
 	{"memory with a unit", pod("core=30 memory=5Gi"), `qgpu-memory is 5Gi, and it counts GiB: write a number without a unit, such as "5"`},
 	{"memory in MiB", pod("core=30 memory=512Mi"), `such as "1"`},
 	{"part without memory", pod("core=30"), "qgpu-core is 30, part of a card, and needs memory; add tke.cloud.tencent.com/qgpu-memory, at least 1 (GiB), or ask for whole cards with 100"},
@@ -54,8 +54,9 @@ var rules = []struct {
 	{"both containers", pod("core=33 memory=5", and("d", "core=31 memory=1")), `the nearest is 35; container "d": tke.cloud.tencent.com/qgpu-core is 31, and part of a card is 5 to 100 percent in steps of 5; the nearest is 30`},
 	{"init container's rule", pod("cpu=1", initially("i", "core=31 memory=5")), `container "i": tke.cloud.tencent.com/qgpu-core is 31`},
 
-	{"requests differ", pod("core=30 memory=5", requests("core=30 memory=4")), "request of tke.cloud.tencent.com/qgpu-memory is 4, and requests equal limits; leave requests out, or request 5"},
-	{"requests alone", pod("", requests("core=30 memory=5")), "request of tke.cloud.tencent.com/qgpu-core is 30, and requests equal limits; set the limit, too"},
+	// Kubernetes' own rules for such resources come before any policy.
+	{"requests differ", pod("core=30 memory=5", requests("core=30 memory=4")), "must be equal to tke.cloud.tencent.com/qgpu-memory limit of 5"},
+	{"requests alone", pod("", requests("core=30 memory=5")), "Limit must be set for non overcommitable resources"},
 
 	{"unknown class", pod("core=30 memory=5", class("urgent")), `app-class: "urgent" is no class; write online or offline`},
 	{"online with core", pod("core=30 memory=4", class("online")), "an online pod asks for memory alone"},

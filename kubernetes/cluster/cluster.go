@@ -57,7 +57,7 @@ type Cluster struct {
 const (
 	planeAddress = "10.88.0.1"
 	planeCIDR    = planeAddress + "/24"
-	startTimeout = 2 * time.Minute // also on a busy machine
+	startTimeout = 5 * time.Minute // also on a busy machine
 )
 
 // serviceAddress is the cluster IP of the API server, which pods use. There is no

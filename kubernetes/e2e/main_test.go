@@ -18,7 +18,7 @@ import (
 )
 
 // patience is far longer than anything takes, also on a busy machine.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // site is the cluster that all tests share.
 type site struct {
