@@ -93,7 +93,9 @@ func serveTenant(ctx context.Context, log *slog.Logger, dir string, simulated, p
 	}
 	defer control.Close()
 	go tenant.ServeControl(control, stater{m, p, log}, log)
-	if _, err := fmt.Fprintln(conn, launch.ReadyLine); err != nil {
+	if _, err := fmt.Fprintln(conn, launch.ReadyLine); errors.Is(err, unix.EPIPE) {
+		return nil // the launcher was killed
+	} else if err != nil {
 		return fmt.Errorf("tell the launcher: %w", err)
 	}
 	if err := serveProcesses(ctx, m, conn, t.Container, log); err != nil && !errors.Is(err, errNobody) {
