@@ -41,7 +41,11 @@ demo-kubernetes: cluster-programs nvidia-userspace ## Show pods sharing a card
 
 .PHONY: e2e
 e2e: cluster-programs nvidia-userspace ## Test everything in a Kubernetes cluster (as root)
-	$(KUBE_GO) ../hack/go-test -timeout 15m ./...
+	$(KUBE_GO) ../hack/go-test -ldflags "$(KUBE_LDFLAGS)" -timeout 15m ./...
+
+.PHONY: manifests
+manifests: ## Write deploy/qgpu.yaml from the chart
+	$(KUBE_GO) $(GO) tool helm template qgpu ../deploy/helm/qgpu --namespace kube-system --kube-version $(KUBE_VERSION) >../deploy/qgpu.yaml
 
 .PHONY: nvidia-userspace
 nvidia-userspace: $(USERSPACES) ## Fetch NVIDIA's user space into .cache/ (not installed)

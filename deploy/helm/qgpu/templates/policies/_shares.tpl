@@ -27,11 +27,12 @@ variables:
     expression: >-
       variables.containers.filter(c, variables.names.exists(n,
         n in c.?resources.?limits.orValue({}) || n in c.?resources.?requests.orValue({})))
-  # By name, what each asking container asks for; 0 where it is no whole number.
+  # By name, what each asking container asks for. That these are whole numbers, and that
+  # requests equal limits, the API server itself has seen to before.
   - name: amounts
     expression: >-
       variables.asking.map(c, c.?resources.?limits.orValue({}).transformMap(n, q, n in variables.names,
-        quantity(string(q)).isInteger() ? quantity(string(q)).asInteger() : 0))
+        quantity(string(q)).asInteger()))
   # The same in one form for all names. A share of nano-gpu has memory with its percent.
   - name: shares
     expression: >-
@@ -59,19 +60,11 @@ variables:
     expression: >-
       variables.class in ['', 'online', 'offline'] ? []
         : ['annotation tke.cloud.tencent.com/app-class: "' + variables.class + '" is no class; write online or offline, or leave it out for an ordinary pod']
-  - name: requests
-    expression: >-
-      variables.asking.map(c, variables.names.filter(n,
-        n in c.?resources.?requests.orValue({}) && (!(n in c.?resources.?limits.orValue({})) ||
-          quantity(string(c.resources.requests[n])).compareTo(quantity(string(c.resources.limits[n]))) != 0)).map(n,
-        'container "' + c.name + '": request of ' + n + ' is ' + string(c.resources.requests[n]) + ', and requests equal limits; ' +
-        (n in c.?resources.?limits.orValue({}) ? 'leave requests out, or request ' + string(c.resources.limits[n]) : 'set the limit, too'))).flatten()
-  - name: wholeNumbers
+  - name: least
     expression: >-
       variables.amounts.transformList(i, a, a.transformList(n, v, v < 1,
         variables.title[i] + n + ' is ' + string(variables.asking[i].resources.limits[n]) + ', and the least is ' +
-        (n.endsWith('core') || n.endsWith('percent') ? '5 percent' : n.endsWith('greedy') ? '1 percent' : n.endsWith('gpu-memory') && n.startsWith('elastic') ? '1 (MiB)' : '1 (GiB)') +
-        ', in whole numbers')).flatten()
+        (n.endsWith('core') || n.endsWith('percent') ? '5 percent' : n.endsWith('greedy') ? '1 percent' : n.endsWith('gpu-memory') && n.startsWith('elastic') ? '1 (MiB)' : '1 (GiB)'))).flatten()
   - name: units
     expression: >-
       variables.amounts.transformList(i, a, a[?'tke.cloud.tencent.com/qgpu-memory'].orValue(0) > 65536,
@@ -156,7 +149,7 @@ variables:
   - name: hostPaths
     expression: >-
       variables.spec.?volumes.orValue([]).filter(v, has(v.hostPath)).map(v, {
-        'name': v.name, 'given': v.hostPath.path, 'path': '/' + v.hostPath.path.split('/').filter(s, s != '' && s != '.').join('/')}).filter(v,
+        'name': string(v.name), 'given': string(v.hostPath.path), 'path': '/' + string(v.hostPath.path).split('/').filter(s, s != '' && s != '.').join('/')}).filter(v,
         ['/dev', '/proc', '/run/qgpu', '/run/qgpu-sim', '/var/run/qgpu', '/var/run/qgpu-sim', '/etc/qgpu', '{{ .Values.runtime.installDir }}'].exists(d,
           (d + '/').startsWith(v.path == '/' ? '/' : v.path + '/') || v.path.startsWith(d + '/')) &&
         !(v.path + '/').startsWith('/dev/shm/')).map(v,
@@ -175,7 +168,7 @@ variables:
       request.operation != 'CREATE' || variables.spec.?nodeName.orValue('') == '' ? []
         : ['nodeName: a pod that names its node passes by the scheduler and gets no card; select the node by nodeSelector kubernetes.io/hostname: ' + variables.spec.nodeName]
 validations:
-  {{- range $rule := list "wholeNumbers" "units" "requests" "families" "classes" "online" "offline" "greedy" "greedySteps"
+  {{- range $rule := list "least" "units" "families" "classes" "online" "offline" "greedy" "greedySteps"
     "ordinary" "steps" "wholeCards" "parts" "splits" "strategies" "containerCards" "otherResources" "privileged" "capabilities"
     "hostProcesses" "hostPaths" "scheduler" "runtimeClass" "nodeName" }}
   - expression: size(variables.{{ $rule }}) == 0
