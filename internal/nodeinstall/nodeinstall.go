@@ -12,10 +12,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/qgpu-project/qgpu/internal/ociruntime/engineconf"
 )
 
-// Settings is the node's /etc/qgpu/runtime.json, which qgpu-runtime reads. Empty fields
-// are left to its defaults.
+// Settings is what qgpu-runtime reads on the node (ociruntime.Settings, whose packages
+// this one does without). Empty fields are left to its defaults.
 type Settings struct {
 	StateDir  string `json:"stateDir,omitempty"`
 	SimDir    string `json:"simDir,omitempty"`
@@ -23,6 +25,9 @@ type Settings struct {
 	Runc      string `json:"runc,omitempty"`   // path or name of the runc behind it
 	Userspace string `json:"userspace,omitempty"`
 }
+
+// settingsPath is where it reads them.
+const settingsPath = "/etc/qgpu/runtime.json"
 
 // Plan says what to put where. All paths but Programs are the node's.
 type Plan struct {
@@ -35,13 +40,6 @@ type Plan struct {
 	Configure     bool
 	SystemdCgroup bool
 }
-
-// Where the node looks for these files.
-const (
-	settingsPath   = "/etc/qgpu/runtime.json"
-	containerdPath = "/etc/containerd/conf.d/qgpu.toml"
-	crioPath       = "/etc/crio/crio.conf.d/99-qgpu.conf"
-)
 
 // Apply does what p says and returns the node's files that it changed. Files that are
 // as they should be are left alone, so that a second call changes nothing. A file is
@@ -80,8 +78,22 @@ func (p Plan) Apply() ([]string, error) {
 	if !p.Configure {
 		return changed, nil
 	}
-	err = put(containerdPath, p.containerd(), 0o644)
-	return changed, errors.Join(err, put(crioPath, p.crio(), 0o644))
+	for _, dropin := range []struct {
+		path string
+		text func() ([]byte, error)
+	}{
+		{engineconf.Containerd.File, p.containerd},
+		{engineconf.CRIO.File, p.crio},
+	} {
+		text, err := dropin.text()
+		if err == nil {
+			err = put(dropin.path, text, 0o644)
+		}
+		if err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
 }
 
 // replace makes the file at path hold content, and reports whether it did not before.

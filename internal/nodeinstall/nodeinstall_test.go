@@ -1,12 +1,14 @@
 package nodeinstall
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/qgpu-project/qgpu/internal/ociruntime"
+	"github.com/qgpu-project/qgpu/internal/ociruntime/engineconf"
 )
 
 func plan(t *testing.T) Plan {
@@ -40,18 +42,21 @@ func (p Plan) read(t *testing.T, path string) string {
 }
 
 func TestApply(t *testing.T) {
+	if settingsPath != ociruntime.DefaultSettings {
+		t.Errorf("settings go to %s, and qgpu-runtime reads %s", settingsPath, ociruntime.DefaultSettings)
+	}
 	p := plan(t)
-	all := []string{"/opt/qgpu/bin/qgpu-runtime", settingsPath, containerdPath, crioPath}
+	all := []string{"/opt/qgpu/bin/qgpu-runtime", settingsPath, engineconf.Containerd.File, engineconf.CRIO.File}
 	if changed := apply(t, p); !slices.Equal(changed, all) {
 		t.Errorf("changed %v, want %v", changed, all)
 	}
-	var settings Settings
-	if err := json.Unmarshal([]byte(p.read(t, settingsPath)), &settings); err != nil || settings != p.Settings {
-		t.Errorf("settings %+v, %v, want %+v", settings, err, p.Settings)
+	settings, err := ociruntime.ReadSettings(filepath.Join(p.Root, settingsPath), func(string) string { return "" })
+	if err != nil || settings.Driver != "simulated" || settings.Runc != "runc" {
+		t.Errorf("qgpu-runtime reads %+v, %v, want what was set", settings, err)
 	}
 	for path, want := range map[string]string{
-		containerdPath: `BinaryName = "/opt/qgpu/bin/qgpu-runtime"`,
-		crioPath:       `runtime_path = "/opt/qgpu/bin/qgpu-runtime"`,
+		engineconf.Containerd.File: `BinaryName = '/opt/qgpu/bin/qgpu-runtime'`,
+		engineconf.CRIO.File:       `runtime_path = '/opt/qgpu/bin/qgpu-runtime'`,
 	} {
 		if text := p.read(t, path); !strings.Contains(text, want) {
 			t.Errorf("%s has no %s:\n%s", path, want, text)

@@ -66,7 +66,7 @@ func run(m *testing.M) (code int, err error) {
 		return 0, errors.New("this test was linked without Kubernetes' version, which charts ask for: run it by `make e2e`, or with its -ldflags")
 	}
 	s := &site{dir: dir}
-	if s.helm, err = helmProgram(); err != nil {
+	if s.helm, err = program("helm"); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,18 +94,30 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// helmProgram builds the tool helm of this module, once, and says where it is.
-func helmProgram() (string, error) {
-	if path := os.Getenv("QGPU_HELM"); path != "" {
-		return path, nil
+// program finds a tool of this module: among those that make builds, or else by building
+// it.
+func program(name string) (string, error) {
+	if path, err := filepath.Abs(filepath.Join("../../bin", name)); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
 	}
-	cmd := exec.Command("go", "tool", "-n", "helm")
+	cmd := exec.Command("go", "tool", "-n", name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("build helm: %w", err)
+		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := program(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // runHelm returns what helm prints. It sees no settings but those of the test.
