@@ -2,7 +2,6 @@ package tenant
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -183,10 +182,7 @@ func (r *Registry) create(t Tenant) (a *Admission, err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	if a.Lock, err = os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("make the tenant's lock: %w", err)
-	}
-	if err := unix.Flock(int(a.Lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if a.Lock, err = lockedFile(filepath.Join(dir, lockFile)); err != nil {
 		return nil, fmt.Errorf("lock the tenant's folder: %w", err)
 	}
 	if a.Control, err = listen(dir, controlFile); err != nil {
@@ -197,15 +193,29 @@ func (r *Registry) create(t Tenant) (a *Admission, err error) {
 			return nil, fmt.Errorf("listen for processes of the container: %w", err)
 		}
 	}
-	data, err := json.Marshal(t)
-	if err != nil {
+	if err := r.rewrite(t); err != nil {
 		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, recordFile), data, 0o644); err != nil {
-		return nil, fmt.Errorf("write the tenant's record: %w", err)
 	}
 	if err := os.Chown(dir, t.UID, t.UID); err != nil {
 		return nil, fmt.Errorf("give the tenant's folder to its mediator: %w", err)
 	}
 	return a, nil
+}
+
+// lockedFile makes a file that is locked from the moment at which it is seen: whoever lists
+// tenants tries the locks, for a moment each.
+func lockedFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }

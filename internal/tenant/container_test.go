@@ -117,3 +117,35 @@ func TestAdopt(t *testing.T) {
 		t.Error("a tenant that has ended was given a process")
 	}
 }
+
+// TestListedWhileAdmitted lists tenants while others are admitted: neither disturbs the other.
+func TestListedWhileAdmitted(t *testing.T) {
+	r := open(t)
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if _, err := r.List(); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for range 50 {
+		a, err := admit(t, r, "one", share.GiB)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		a.Close()
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

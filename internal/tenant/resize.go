@@ -75,7 +75,7 @@ func resized(t Tenant, s share.Share, cards []placement.Card) ([]placement.Slice
 	return placed, nil
 }
 
-// rewrite replaces a tenant's record.
+// rewrite writes a tenant's record, whole or not at all.
 func (r *Registry) rewrite(t Tenant) error {
 	data, err := json.Marshal(t)
 	if err != nil {
