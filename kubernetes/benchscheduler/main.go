@@ -1,0 +1,97 @@
+// Benchscheduler measures how many pods a second qgpu-scheduler binds that ask for shares
+// of cards, against pods that ask for a plain extended resource, which the same program
+// schedules without qGPU's plugin. The API server is real; nodes are objects without a
+// kubelet. All pods exist before the scheduler starts, so that making them costs it
+// nothing, and the two kinds take turns, so that a busy machine slows both.
+// What the cards were given is added up after each round.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "benchscheduler:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	program := flag.String("scheduler", "bin/qgpu-scheduler", "the scheduler to measure")
+	crd := flag.String("crd", "deploy/helm/qgpu/templates/crd.yaml", "the definition of inventories")
+	sizes := flag.String("nodes", "1000,5000", "numbers of nodes to measure with, ascending")
+	pods := flag.Int("pods", 2000, "pods of each kind a round")
+	rounds := flag.Int("rounds", 3, "rounds of each kind")
+	placement := flag.String("placement", "binpack", "how nodes and cards are chosen")
+	verbose := flag.Bool("v", false, "show what the parts log")
+	flag.Parse()
+	if !*verbose {
+		klog.SetOutput(io.Discard)
+		klog.LogToStderr(false)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+
+	dir, err := os.MkdirTemp("", "benchscheduler")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	level := slog.LevelWarn
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	s, err := newSite(ctx, dir, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), *crd)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.writeConfig(*placement); err != nil {
+		return err
+	}
+	fmt.Println("| nodes | pods | plain, pods/s | qGPU, pods/s | ratio |")
+	fmt.Println("|---|---|---|---|---|")
+	for field := range strings.SplitSeq(*sizes, ",") {
+		nodes, err := strconv.Atoi(field)
+		if err != nil {
+			return fmt.Errorf("--nodes: %w", err)
+		}
+		if err := s.growTo(ctx, nodes); err != nil {
+			return err
+		}
+		rates, err := s.compare(ctx, *program, *pods, *rounds, *verbose)
+		if err != nil {
+			return err
+		}
+		plain, shared := median(rates[plainKind]), median(rates[sharedKind])
+		fmt.Printf("| %d | %d | %.0f (%s) | %.0f (%s) | %.2f |\n", nodes, *pods,
+			plain, list(rates[plainKind]), shared, list(rates[sharedKind]), shared/plain)
+	}
+	return nil
+}
+
+func median(rates []float64) float64 {
+	sorted := slices.Sorted(slices.Values(rates))
+	return sorted[len(sorted)/2]
+}
+
+func list(rates []float64) string {
+	words := make([]string, len(rates))
+	for i, r := range rates {
+		words[i] = fmt.Sprintf("%.0f", r)
+	}
+	return strings.Join(words, ", ")
+}
