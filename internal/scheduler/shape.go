@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"encoding/binary"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -17,9 +19,10 @@ type shape struct {
 	hostCPU bool
 	used    uint64 // when last, counted in uses of any shape
 	placers sync.Pool
-	byID    []entry             // by the record's id
-	asOf    uint64              // the last version of any node that is judged
-	byState map[string]*verdict // while many nodes are judged
+	byID    []entry        // by the record's id
+	asOf    uint64         // the last version of any node that is judged
+	byState map[string]int // while many nodes are judged: places in states
+	states  []state
 }
 
 // entry is the verdict on one node, in few bytes.
@@ -57,34 +60,75 @@ func (s *shape) update(v *view) {
 	}
 	stale := v.since(s.asOf)
 	s.asOf = v.versions
-	if len(stale) <= few {
-		for _, r := range stale {
-			if v.has(r) {
-				s.enter(r, s.judge(&r.nodeState))
-			}
-		}
+	if len(stale) > few {
+		s.updateMany(v, stale)
 		return
 	}
-	if s.byState == nil {
-		s.byState = make(map[string]*verdict)
-	}
 	for _, r := range stale {
-		if !v.has(r) {
-			continue
+		if v.has(r) {
+			s.enter(r, s.judge(&r.nodeState))
 		}
-		key := r.key
-		if s.hostCPU {
-			key = r.cpuKey
+	}
+}
+
+// updateMany judges each state once, on all processors.
+func (s *shape) updateMany(v *view, stale []*record) {
+	if s.byState == nil {
+		s.byState = make(map[string]int)
+	}
+	s.states = s.states[:0]
+	for _, r := range stale {
+		if _, known := s.byState[s.key(r)]; !known && v.has(r) {
+			s.byState[s.key(r)] = len(s.states)
+			s.states = append(s.states, state{of: r})
 		}
-		known := s.byState[key]
-		if known == nil {
-			verdict := s.judge(&r.nodeState)
-			known = &verdict
-			s.byState[key] = known
+	}
+	s.judgeAll()
+	for _, r := range stale {
+		if v.has(r) {
+			s.enter(r, s.states[s.byState[s.key(r)]].verdict)
 		}
-		s.enter(r, *known)
 	}
 	clear(s.byState)
+	clear(s.states)
+}
+
+// state is one that many nodes may be in.
+type state struct {
+	of *record // one of them
+	verdict
+}
+
+func (s *shape) key(r *record) string {
+	if s.hostCPU {
+		return r.cpuKey
+	}
+	return r.key
+}
+
+// share of work for one processor: less is not worth the hand-over.
+const batch = 16
+
+func (s *shape) judgeAll() {
+	var next atomic.Int64
+	work := func() {
+		for {
+			end := int(next.Add(batch))
+			from := end - batch
+			if from >= len(s.states) {
+				return
+			}
+			for i := from; i < min(end, len(s.states)); i++ {
+				s.states[i].verdict = s.judge(&s.states[i].of.nodeState)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0)-1, len(s.states)/batch) {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
 }
 
 func (s *shape) enter(r *record, v verdict) {
