@@ -88,6 +88,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{
 		Config: c, registry: registry,
+		cards:   cards{seeded: make(chan struct{})},
 		publish: newTrigger(), advertise: newTrigger(), audit: newTrigger(),
 	}
 	own := func(field, value string) informers.SharedInformerOption {

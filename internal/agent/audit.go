@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,7 @@ func (a *Agent) auditTenants(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the tenants: %w", err)
 	}
-	kubelet := a.kubeletPods(ctx)
+	kubelet, kubeletSays := a.kubeletPods(ctx)
 	pods := map[string]*corev1.Pod{} // by uid
 	named := map[string]int{}
 	for _, object := range a.pods.GetStore().List() {
@@ -41,8 +42,8 @@ func (a *Agent) auditTenants(ctx context.Context) error {
 	}
 	// inKubelet: the kubelet has more pods of the name than the API server, so that it
 	// still has one that is gone from there. A kubelet that cannot be asked may have it.
-	inKubelet := func(name string) bool { return kubelet == nil || kubelet[name] > named[name] }
-	a.forgetPromises(pods, inKubelet)
+	inKubelet := func(name string) bool { return !kubeletSays || kubelet[name] > named[name] }
+	soon := a.forgetPromises(pods, inKubelet)
 
 	suspects, living := map[string]bool{}, map[string]string{}
 	for _, t := range tenants {
@@ -65,31 +66,46 @@ func (a *Agent) auditTenants(ctx context.Context) error {
 		}
 	}
 	a.drift = drift{suspects: suspects, reported: living}
+	if soon || len(suspects) > 0 {
+		time.AfterFunc(lookAgain, a.audit.pull)
+	}
 	return nil
 }
 
-// kubeletPods are the pods that the kubelet has by namespace/name, or nil if it does not say.
-func (a *Agent) kubeletPods(ctx context.Context) map[string]int {
+// lookAgain is how soon the audit looks again at what is about to end.
+const lookAgain = time.Second
+
+// kubeletPods are the pods that the kubelet has by namespace/name, if it says so.
+func (a *Agent) kubeletPods(ctx context.Context) (map[string]int, bool) {
 	if a.Kubelet == nil {
-		return map[string]int{}
+		return nil, true
 	}
 	pods, err := a.Kubelet.Pods(ctx)
 	if err != nil {
 		a.Log.Warn("the kubelet does not say which pods it has", "err", err)
-		return nil
+		return nil, false
 	}
-	return pods
+	return pods, true
 }
 
-func (a *Agent) forgetPromises(pods map[string]*corev1.Pod, inKubelet func(name string) bool) {
+// forgetPromises drops promises to pods that are gone, and reports whether there are some
+// to pods that the kubelet alone has.
+func (a *Agent) forgetPromises(pods map[string]*corev1.Pod, inKubelet func(name string) bool) (soon bool) {
 	a.promises.mu.Lock()
 	defer a.promises.mu.Unlock()
-	for uid, claim := range a.promises.kept {
+	for uid, p := range a.promises.kept {
 		pod := pods[uid]
-		if pod != nil && podshare.Terminal(pod) || pod == nil && !inKubelet(claim.Pod) {
+		switch {
+		case pod != nil && podshare.Terminal(pod), pod == nil && p.gone() && (p.shown || !inKubelet(p.claim.Pod)):
 			delete(a.promises.kept, uid)
+		case pod == nil:
+			soon = true
+		case !p.seen:
+			p.seen = true
+			a.promises.kept[uid] = p
 		}
 	}
+	return soon
 }
 
 // differs says how a tenant's slices are not what its pod was placed on, or nothing.

@@ -24,14 +24,14 @@ type cards struct {
 	list    []inventory.Card // by index
 	silent  error            // why the driver cannot be asked at present; nil: it can
 	asked   bool             // it has answered, or failed to, since the agent began
-	seeded  bool             // what was published before is in list
+	seeded  chan struct{}    // closed once what was published before is in list
 }
 
 // ready reports whether it is known which cards there are.
 func (k *cards) ready() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.seeded && k.asked && k.driver != ""
+	return k.asked && k.driver != ""
 }
 
 // trouble is why the cards are not known or not answering, or nil.
@@ -41,37 +41,36 @@ func (k *cards) trouble() error {
 	switch {
 	case k.silent != nil:
 		return k.silent
+	case !k.isSeeded():
+		return errors.New("what was published of them before has not been read yet")
 	case !k.asked:
 		return errors.New("the driver has not answered yet")
-	case !k.seeded:
-		return errors.New("what was published of them before has not been read yet")
 	}
 	return nil
 }
 
 // seed remembers the cards that were published before: one that is lost now cannot tell
-// its UUID any more.
+// its UUID any more. It comes before what the driver says.
 func (k *cards) seed(was *inventory.CardInventory) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.seeded = true
-	if was == nil {
+	if k.isSeeded() {
 		return
 	}
-	if k.driver == "" {
-		k.driver, k.version = was.Driver, was.DriverVersion
+	if was != nil {
+		k.driver, k.version, k.list = was.Driver, was.DriverVersion, slices.Clone(was.Cards)
 	}
-	for _, old := range was.Cards {
-		if slices.ContainsFunc(k.list, func(c inventory.Card) bool { return sameCard(c, old) || c.Index == old.Index }) {
-			continue
-		}
-		old.Unhealthy = gone
-		if k.silent != nil {
-			old.Unhealthy = silence(k.silent)
-		}
-		k.list = append(k.list, old)
+	close(k.seeded)
+}
+
+// isSeeded reports whether it is known what was published before.
+func (k *cards) isSeeded() bool {
+	select {
+	case <-k.seeded:
+		return true
+	default:
+		return false
 	}
-	k.sort()
 }
 
 // gone is why a card is not healthy that the driver does not list any more.
@@ -153,10 +152,13 @@ func (k *cards) fail(err error) {
 	}
 }
 
-// snapshot is what is known at present.
+// snapshot is what is known at present. Without a driver nothing is.
 func (k *cards) snapshot() (driver, version string, list []inventory.Card) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.asked {
+		return "", "", nil
+	}
 	return k.driver, k.version, slices.Clone(k.list)
 }
 
@@ -173,6 +175,10 @@ func placementCards(list []inventory.Card) []placement.Card {
 
 // watchCards follows the driver until ctx ends.
 func (a *Agent) watchCards(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-a.cards.seeded:
+	}
 	retry := firstRetry
 	for ctx.Err() == nil {
 		err := a.Driver.Watch(ctx, func(driver string, inv discovery.Inventory) {
@@ -219,10 +225,4 @@ func (a *Agent) cardInUse(uuid string) bool {
 		}
 	}
 	return false
-}
-
-func (k *cards) isSeeded() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.seeded
 }

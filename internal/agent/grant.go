@@ -235,36 +235,3 @@ func (a *Agent) policy() (share.Policy, error) {
 	}
 	return p, nil
 }
-
-// facts are what the agent sees of its node. promises.mu is held.
-func (a *Agent) facts(list []inventory.Card) (ledger.Facts, error) {
-	tenants, err := a.registry.List()
-	if err != nil {
-		return ledger.Facts{}, err
-	}
-	f := ledger.Facts{Cards: placementCards(list), Tenants: tenants}
-	seen := map[string]bool{}
-	for _, object := range a.pods.GetStore().List() {
-		pod := object.(*corev1.Pod)
-		seen[string(pod.UID)] = true
-		if pod.Spec.NodeName != a.Node || podshare.Terminal(pod) {
-			continue
-		}
-		request, err := a.reader().Request(pod)
-		if err != nil || request == nil {
-			continue
-		}
-		if claim, err := a.claim(pod, request, list); err == nil {
-			claim.Promised = a.promises.has(claim.UID)
-			f.Claims = append(f.Claims, claim)
-		}
-	}
-	// Of a pod that is gone from the API server the kubelet may still have containers.
-	for uid, claim := range a.promises.kept {
-		if !seen[uid] {
-			claim.Promised, claim.Ending = true, true
-			f.Claims = append(f.Claims, claim)
-		}
-	}
-	return f, nil
-}

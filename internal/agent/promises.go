@@ -2,6 +2,7 @@ package agent
 
 import (
 	"sync"
+	"time"
 
 	"github.com/qgpu-project/qgpu/internal/agent/ledger"
 )
@@ -12,8 +13,21 @@ import (
 type promises struct {
 	// mu lets one container be decided about at a time.
 	mu   sync.Mutex
-	kept map[string]ledger.Claim
+	kept map[string]promise // by pod
 }
+
+type promise struct {
+	claim ledger.Claim
+	made  time.Time
+	seen  bool // the pod was seen among those that are watched
+	shown bool // a tenant of the pod was seen
+}
+
+// patience is how long a promised pod may take to appear among those that are watched.
+const patience = 3 * time.Second
+
+// gone reports whether the pod of p, which is not among those watched, was there before.
+func (p promise) gone() bool { return p.seen || time.Since(p.made) > patience }
 
 // has reports whether a pod was promised its place. mu is held.
 func (p *promises) has(uid string) bool {
@@ -24,7 +38,12 @@ func (p *promises) has(uid string) bool {
 // keep remembers a promise. mu is held.
 func (p *promises) keep(c ledger.Claim) {
 	if p.kept == nil {
-		p.kept = map[string]ledger.Claim{}
+		p.kept = map[string]promise{}
 	}
-	p.kept[c.UID] = c
+	kept, again := p.kept[c.UID]
+	if !again {
+		kept.made = time.Now()
+	}
+	kept.claim = c
+	p.kept[c.UID] = kept
 }

@@ -184,17 +184,36 @@ func resourcePatch(node *corev1.Node, want map[corev1.ResourceName]int64) []byte
 func (a *Agent) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	for {
+		err := a.withdraw(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			a.Log.Error("the agent could not withdraw the node's resources", "err", err)
+			return
+		case <-time.After(firstRetry):
+		}
+	}
+}
+
+// withdraw takes back what was advertised of a node that is not enabled.
+func (a *Agent) withdraw(ctx context.Context) error {
 	node, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil || enabled(node) {
-		return
+		return err
 	}
 	if patch := resourcePatch(node, nil); patch != nil {
-		err = a.patchStatus(ctx, patch)
+		if err := a.patchStatus(ctx, patch); err != nil {
+			return err
+		}
 	}
-	if want, known := a.inventory(node); known && err == nil {
+	if want, known := a.inventory(node); known {
 		_, err = a.Inventories.Apply(ctx, want, Name)
 	}
-	if err != nil {
-		a.Log.Error("the agent could not withdraw the node's resources", "err", err)
-	}
+	return err
 }

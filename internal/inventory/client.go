@@ -113,3 +113,8 @@ func (c *Client) Informer(node string) cache.SharedIndexInformer {
 	}
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c.dynamic), &CardInventory{}, 0, cache.Indexers{})
 }
+
+// Delete removes the inventory of a node.
+func (c *Client) Delete(ctx context.Context, node string) error {
+	return c.inventories().Delete(ctx, node, metav1.DeleteOptions{})
+}
