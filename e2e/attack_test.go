@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -143,6 +144,72 @@ func TestAttacksAreReal(t *testing.T) {
 		if r := m.bare(name, "3000"); r.Through == 0 {
 			t.Errorf("%s never had an effect in %d tries with nothing in its way", name, r.Tries)
 		}
+	}
+}
+
+// TestComputeAttacks has a tenant try, while its neighbour works, all that would keep that off
+// the card: its slice, others' channels, restarts of the runlist, preemption, and kernels that
+// take longer than anybody waits. What many groups are worth is TestTheUnitIsTheTenant's.
+func TestComputeAttacks(t *testing.T) {
+	m := newMachine(t, config{})
+	path, err := buildAttacker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	neighbour := m.startWorker(300, "")
+	neighbour.work()
+	t.Run("controls of the schedule", func(t *testing.T) {
+		m := m.as(t)
+		attacker := m.startTenant("", path, "freeze", "4")
+		attacker.work()
+		checkPart(t, "the neighbour", m.parts(neighbour)[0], 100)
+		attacker.report().check(t, 1000)
+		attacker.end()
+	})
+	t.Run("endless kernels", func(t *testing.T) {
+		m := m.as(t)
+		// A single one takes seconds, the card's whole time in what is measured.
+		endless := m.startTenant("", m.program("cudaload"), "load", "--blocks", "1000000000", "--wait", "--seconds", "1000")
+		endless.work()
+		got := m.parts(neighbour, endless)
+		checkPart(t, "the neighbour", got[0], 50)
+		checkPart(t, "the attacker", got[1], 50)
+		endless.kill()
+	})
+}
+
+// TestComputeAttacksAreReal shows that the same is worth something on the bare driver.
+func TestComputeAttacksAreReal(t *testing.T) {
+	m := newMachine(t, config{})
+	path, err := buildAttacker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(flags ...string) *background {
+		args := append([]string{"attach", "--", m.program("cudaload")}, longKernels...)
+		b := m.startCommand(m.command("qgpu-sim", append(append(args, "--seconds", "300"), flags...)...))
+		if line := b.line(); line != "ready" {
+			t.Fatalf("the program said %q", line)
+		}
+		fmt.Fprintln(b.stdin)
+		return b
+	}
+	one := load()
+	load("--processes", "4")
+	cards := decode[[]struct {
+		Processes map[int]struct{ Part float64 }
+	}](t, m.mustRun("qgpu-sim", "usage", "--window", window))
+	if part := 100 * cards[0].Processes[one.cmd.Process.Pid].Part; math.Abs(part-20) > tolerance {
+		t.Errorf("one process beside four has %.1f %% of the card, want a fifth", part)
+	}
+	freeze := m.startCommand(m.command("qgpu-sim", "attach", "--", path, "freeze", "1"))
+	freeze.line()
+	fmt.Fprintln(freeze.stdin)
+	if r := freeze.report(); r.Through < 10 {
+		t.Errorf("of %d tries to keep others off the card %d had an effect", r.Tries, r.Through)
+	}
+	if r := m.bare("schedule"); r.Through == 0 {
+		t.Error("a program cannot set its own time slice with nothing in its way")
 	}
 }
 

@@ -12,12 +12,17 @@ func TestLoadPatterns(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			m := newMachine(t, c)
 			for _, flags := range []string{"--pattern constant", "--pattern bursty", "--pattern graphs", "--streams 3", "--processes 2", "--kernel 5ms"} {
+				// There libcuda has a kernel of its own write the graph's launch descriptors, and
+				// simulated kernels compute nothing.
+				if c == (config{model: "a100", driver: "550"}) && flags == "--pattern graphs" {
+					continue
+				}
 				out := decode[struct {
 					Kernels int
-					Elapsed int64   `json:"elapsed_ns"`
-					Kernel  int64   `json:"kernel_ns"`
-					GPUTime int64   `json:"gpu_time_ns"`
-					Part    float64 `json:"part"`
+					Elapsed int64                              `json:"elapsed_ns"`
+					Kernel  int64                              `json:"kernel_ns"`
+					GPUTime int64                              `json:"gpu_time_ns"`
+					Part    float64                            `json:"part"`
 					Latency struct{ P50, P90, P99, Max int64 } `json:"latency_ns"`
 				}](t, m.mustTenant("2Gi", append([]string{m.program("cudaload"), "load", "--seconds", "0.2", "--json"}, strings.Fields(flags)...)...))
 				l := out.Latency

@@ -68,6 +68,7 @@ var attacks = map[string]func(r *report, args []string) error{
 	"nodes":        nodes,
 	"surroundings": surroundings,
 	"schedule":     schedule,
+	"freeze":       freeze,
 	"exports":      exports,
 	"unknown":      unknown,
 	"filters":      filters,
