@@ -17,7 +17,7 @@ import (
 )
 
 // Settings is what qgpu-runtime reads on the node (ociruntime.Settings, whose packages
-// this one does without). Empty fields are left to its defaults.
+// this one does without). Empty fields are left as the node has them, or to its defaults.
 type Settings struct {
 	StateDir  string `json:"stateDir,omitempty"`
 	SimDir    string `json:"simDir,omitempty"`
@@ -68,11 +68,11 @@ func (p Plan) Apply() ([]string, error) {
 			return changed, err
 		}
 	}
-	settings, err := json.MarshalIndent(p.Settings, "", "  ")
+	settings, err := p.settings()
 	if err != nil {
-		return changed, err
+		return changed, fmt.Errorf("settings of qgpu-runtime: %w", err)
 	}
-	if err := put(settingsPath, append(settings, '\n'), 0o644); err != nil {
+	if err := put(settingsPath, settings, 0o644); err != nil {
 		return changed, err
 	}
 	if !p.Configure {
@@ -94,6 +94,27 @@ func (p Plan) Apply() ([]string, error) {
 		}
 	}
 	return changed, nil
+}
+
+// settings is the settings file as it is to be: with what the node's has besides.
+func (p Plan) settings() ([]byte, error) {
+	all := map[string]any{}
+	current, err := os.ReadFile(filepath.Join(p.Root, settingsPath))
+	if err == nil {
+		err = json.Unmarshal(current, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	ours, err := json.Marshal(p.Settings)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(ours, &all); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	return append(text, '\n'), err
 }
 
 // replace makes the file at path hold content, and reports whether it did not before.

@@ -114,3 +114,22 @@ func TestRefusesRelativeFolder(t *testing.T) {
 		t.Error("Apply to a relative folder succeeded")
 	}
 }
+
+// What the node's owner has set, and this plan says nothing of, stays.
+func TestKeepsSettings(t *testing.T) {
+	p := plan(t)
+	p.Settings.Userspace = "/usr/lib/nvidia"
+	apply(t, p)
+	p.Settings = Settings{Driver: "kernel"}
+	apply(t, p)
+	settings, err := ociruntime.ReadSettings(filepath.Join(p.Root, settingsPath), func(string) string { return "" })
+	if err != nil || settings.Driver != "kernel" || settings.Userspace != "/usr/lib/nvidia" || settings.Runc != "runc" {
+		t.Errorf("settings %+v, %v, want the new driver and the rest as it was", settings, err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Root, settingsPath), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(); err == nil {
+		t.Error("settings that cannot be read were overwritten")
+	}
+}

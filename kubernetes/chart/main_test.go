@@ -45,6 +45,9 @@ type site struct {
 var shared *site
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == schedulerArgument {
+		os.Exit(schedulerMain())
+	}
 	flag.Parse()
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard) // the API server's log

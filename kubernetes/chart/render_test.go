@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ const manifests = "../../deploy/qgpu.yaml"
 
 var variants = map[string][]string{
 	"default":   nil,
-	"simulated": {"--set", "driver=simulated,placement.node=spread,placement.card=frag,scheduler.replicas=1"},
+	"simulated": {"--set", "driver=simulated,placement.node=spread,placement.card=binpack,scheduler.replicas=1"},
 	"nano":      {"--set", "resourceNames.nano=true,policies.templates=false,policies.allowedSchedulers={volcano}"},
 	"foreign": {"--namespace", "gpu", "--set", "runtime.class=shared-gpu,runtime.configure=false,runtime.installDir=/usr/local/qgpu,scheduler.name=gpus,images.registry=registry.local,images.tag=v9,images.pullSecrets={pull},agent.runtimeClass=nvidia",
 		"--set-json", `agent.nodeSelector={"pool":"gpu"}`},
@@ -134,7 +135,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Nothing of the chart is privileged, and what can be read only is.
+// Nothing of the chart is privileged. The agent may read what other users have, no more.
 func TestContainersAreConfined(t *testing.T) {
 	for _, id := range []string{"Deployment/qgpu-scheduler", "DaemonSet/qgpu-agent"} {
 		o := shared.rendered(t)[id]
@@ -150,6 +151,10 @@ func TestContainersAreConfined(t *testing.T) {
 		for _, c := range containers {
 			context := c.(map[string]any)["securityContext"].(map[string]any)
 			drop, _, _ := unstructured.NestedStringSlice(context, "capabilities", "drop")
+			add, _, _ := unstructured.NestedStringSlice(context, "capabilities", "add")
+			if len(add) > 0 && (id != "DaemonSet/qgpu-agent" || !slices.Equal(add, []string{"DAC_READ_SEARCH"})) {
+				t.Errorf("%s has capabilities %v", id, add)
+			}
 			if context["readOnlyRootFilesystem"] != true || context["allowPrivilegeEscalation"] != false || len(drop) != 1 || drop[0] != "ALL" || context["privileged"] == true {
 				t.Errorf("%s: %v", id, context)
 			}

@@ -67,8 +67,8 @@ var rules = []struct {
 	{"offline on two cards", pod("greedy=160 memory=4", class("offline")), "qgpu-core-greedy is 160, and an offline share lies on one card: 1 to 100 percent; the nearest is 100"},
 	{"greedy without class", pod("greedy=10 memory=4"), "annotate the pod with tke.cloud.tencent.com/app-class: offline"},
 
-	{"node strategy", pod("core=30 memory=5", annotation("qgpu.io/node-placement", "frag")), ""},
-	{"unknown strategy", pod("core=30 memory=5", annotation("qgpu.io/card-placement", "tight")), `annotation qgpu.io/card-placement: "tight" is unknown; write binpack, spread, fgd or frag`},
+	{"node strategy", pod("core=30 memory=5", annotation("qgpu.io/node-placement", "spread")), ""},
+	{"unknown strategy", pod("core=30 memory=5", annotation("qgpu.io/card-placement", "tight")), `annotation qgpu.io/card-placement: "tight" is unknown; write binpack or spread`},
 	{"container cards", pod("core=30 memory=5", annotation("qgpu.io/container-cards", "different")), ""},
 	{"unknown container cards", pod("core=30 memory=5", annotation("qgpu.io/container-cards", "one")), "write same, different or any"},
 

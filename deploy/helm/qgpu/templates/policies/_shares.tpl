@@ -123,8 +123,8 @@ variables:
   - name: strategies
     expression: >-
       ['qgpu.io/node-placement', 'qgpu.io/card-placement'].filter(a,
-        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread', 'fgd', 'frag'])).map(a,
-        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack, spread, fgd or frag')
+        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread'])).map(a,
+        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack or spread')
   - name: containerCards
     expression: >-
       variables.annotations[?'qgpu.io/container-cards'].orValue('any') in ['same', 'different', 'any'] ? []
