@@ -45,7 +45,7 @@ func (s Share) Validate() error {
 		return fmt.Errorf("core %d asks for whole cards, which come with all of their memory; leave memory out", s.Core)
 	case s.Core%Whole != 0 && s.Core/s.Cards()*s.Cards() != s.Core, s.Core/s.Cards()%coreStep != 0:
 		return fmt.Errorf("core %d does not divide into multiples of %d percent on %d card(s); the nearest is %d",
-			s.Core, coreStep, s.Cards(), nearest(s.Core, coreStep*s.Cards()))
+			s.Core, coreStep, s.Cards(), nearest(s.Core, s.Cards()))
 	case (s.Core == 0 || s.Core%Whole != 0) && s.Memory == 0:
 		return errors.New("a part of a card needs an amount of memory, for example 4Gi")
 	}
@@ -69,8 +69,15 @@ func (s Share) PerCard() Share {
 	return Share{Core: s.Core / n, Memory: s.Memory / Memory(n), Class: s.Class}
 }
 
-func nearest(v, step int) int {
-	return max((v+step/2)/step*step, step)
+// nearest is the core nearest to v that lies evenly on so many cards. Several cards are
+// not filled up: a share of whole cards is another one, without an amount of memory.
+func nearest(v, cards int) int {
+	step := coreStep * cards
+	most := Whole * cards
+	if cards > 1 {
+		most -= step
+	}
+	return min(max((v+step/2)/step*step, step), most)
 }
 
 // Class is what kind of work a tenant does.

@@ -22,6 +22,7 @@ func TestValidate(t *testing.T) {
 		{"too small", Share{Core: 1, Memory: GiB}, "the nearest is 5"},
 		{"split over two cards", Share{Core: 160, Memory: 60 * GiB}, ""},
 		{"uneven split", Share{Core: 155, Memory: 60 * GiB}, "the nearest is 160"},
+		{"nearly whole cards", Share{Core: 196, Memory: 60 * GiB}, "the nearest is 190"},
 		{"split without memory", Share{Core: 160}, "needs an amount of memory"},
 		{"negative", Share{Core: -5, Memory: GiB}, "negative"},
 		{"no memory", Share{Core: 30}, "needs an amount of memory"},
