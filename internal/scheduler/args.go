@@ -37,7 +37,7 @@ func readArgs(obj runtime.Object) (Args, error) {
 	if err := yaml.UnmarshalStrict(unknown.Raw, &args); err != nil {
 		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)
 	}
-	_, err := args.choose(&corev1.Pod{}, share.Ordinary)
+	_, err := args.choose(strategy.NewBook(), &corev1.Pod{}, share.Ordinary)
 	return args, err
 }
 
@@ -47,7 +47,7 @@ type choice struct{ node, card strategy.Strategy }
 // choose is how to place pod, whose containers are of class: as its annotations say,
 // or else as is usual for the class. Online tenants spread, so that each meets few
 // others; offline ones leave as many cards alone as they can.
-func (a Args) choose(pod *corev1.Pod, class share.Class) (c choice, err error) {
+func (a Args) choose(book *strategy.Book, pod *corev1.Pod, class share.Class) (c choice, err error) {
 	node, card := a.NodePlacement, a.CardPlacement
 	switch class {
 	case share.Online:
@@ -55,19 +55,19 @@ func (a Args) choose(pod *corev1.Pod, class share.Class) (c choice, err error) {
 	case share.Offline:
 		node, card = strategy.Binpack, strategy.Binpack
 	}
-	if c.node, err = named(pod, podshare.NodePlacementNote, node); err != nil {
+	if c.node, err = named(book, pod, podshare.NodePlacementNote, node); err != nil {
 		return c, err
 	}
-	c.card, err = named(pod, podshare.CardPlacementNote, card)
+	c.card, err = named(book, pod, podshare.CardPlacementNote, card)
 	return c, err
 }
 
-func named(pod *corev1.Pod, note, usual string) (strategy.Strategy, error) {
+func named(book *strategy.Book, pod *corev1.Pod, note, usual string) (strategy.Strategy, error) {
 	name, annotated := pod.Annotations[note]
 	if !annotated {
-		return strategy.Named(usual)
+		return book.Named(usual)
 	}
-	s, err := strategy.Named(name)
+	s, err := book.Named(name)
 	if err != nil {
 		return s, fmt.Errorf("annotation %s: %w", note, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
 	"github.com/qgpu-project/qgpu/internal/share"
 )
@@ -29,6 +30,7 @@ type observer struct {
 	args   Args
 	reader podshare.Reader
 	ledger *ledger
+	book   *strategy.Book
 }
 
 // observe makes into the state of the node that info tells of. It uses into's memory,
@@ -72,6 +74,14 @@ func (o *observer) observe(info fwk.NodeInfo, inv *inventory.CardInventory, into
 	into.closeForeign()
 	for _, pod := range nominated {
 		o.takeNominated(into, pod)
+	}
+}
+
+// leaveCPU makes n not fail r for want of CPU: whether there is enough is for the
+// scheduler itself to say.
+func (n *nodeState) leaveCPU(r *placement.Request) {
+	if r.CPU > n.FreeCPU {
+		n.CPU, n.FreeCPU = 0, 0
 	}
 }
 
@@ -155,7 +165,7 @@ func (o *observer) takeNominated(n *nodeState, pod *corev1.Pod) {
 	if err != nil || r == nil {
 		return
 	}
-	c, err := o.args.choose(pod, r.Containers[0].Share.Class)
+	c, err := o.args.choose(o.book, pod, r.Containers[0].Share.Class)
 	if err != nil {
 		return
 	}

@@ -21,6 +21,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
 )
 
@@ -34,6 +35,7 @@ type Plugin struct {
 	reader      podshare.Reader
 	ledger      *ledger
 	inventories *inventories
+	book        *strategy.Book
 	view        *view
 	shapes      shapes
 	last        atomic.Pointer[lastCycle]
@@ -51,10 +53,10 @@ var (
 )
 
 func newPlugin(handle fwk.Handle, args Args, l *ledger, inv *inventories) *Plugin {
-	reader := podshare.Reader{Nano: args.NanoNames}
+	reader, book := podshare.Reader{Nano: args.NanoNames}, strategy.NewBook()
 	return &Plugin{
-		handle: handle, args: args, reader: reader, ledger: l, inventories: inv,
-		view: newView(&observer{args: args, reader: reader, ledger: l}, inv),
+		handle: handle, args: args, reader: reader, ledger: l, inventories: inv, book: book,
+		view: newView(&observer{args: args, reader: reader, ledger: l, book: book}, inv),
 	}
 }
 
@@ -105,11 +107,14 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	choice, err := p.args.choose(pod, request.Containers[0].Share.Class)
+	p.view.sync(nodes)
+	if len(pod.Status.Conditions) == 0 { // it was never tried before
+		p.book.Observe(request)
+	}
+	choice, err := p.args.choose(p.book, pod, request.Containers[0].Share.Class)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	p.view.sync(nodes)
 	shape := p.shapes.of(request, choice)
 	shape.update(p.view)
 	c := &cycle{request: request, shape: shape, sync: p.view.syncs}
@@ -163,7 +168,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if now.problem != "" {
 		return fwk.NewStatus(fwk.Unschedulable, "node(s) where "+now.problem)
 	}
-	now.CPU = 0 // the scheduler counts it itself
+	now.leaveCPU(c.request)
 	var placer placement.Placer
 	if !placer.Place(&now.Node, c.request, c.shape.choice.card.Card) {
 		return fwk.NewStatus(fwk.Unschedulable, "node(s) where "+now.Explain(c.request))

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
 	"github.com/qgpu-project/qgpu/internal/share"
 )
@@ -34,7 +35,7 @@ func newWorld(t *rapid.T) *world {
 	for _, name := range w.names {
 		nodes = append(nodes, gpuNode(name))
 	}
-	both := rapid.SampledFrom([]string{"binpack", "spread"})
+	both := rapid.SampledFrom(strategy.Names())
 	w.cluster = newCluster(&testing.T{}, Args{Seed: 1, NodePlacement: both.Draw(t, "node"), CardPlacement: both.Draw(t, "card")}, nodes...)
 	for _, name := range w.names {
 		w.report(name, t4s(name, rapid.IntRange(0, 3).Draw(t, "cards"))...)
@@ -166,6 +167,7 @@ func (w *world) scheduleOne() {
 			w.t.Fatalf("Filter says %v of node %s, and %v is right", fits, name, want)
 		}
 	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}} // it was tried
 	_, first, scores := w.choose(pod)
 	if _, second, again := w.choose(pod); first != second || !slices.Equal(scores, again) {
 		w.t.Fatalf("scores are %v and then %v", scores, again)

@@ -145,18 +145,16 @@ func (s *shape) judge(n *nodeState) verdict {
 		p = new(placement.Placer)
 	}
 	defer s.placers.Put(p)
-	node := n.Node
-	if s.request.CPU > node.FreeCPU {
-		node.CPU, node.FreeCPU = 0, 0 // whether there is CPU is for the scheduler to say
-	}
-	if !p.Place(&node, s.request, s.choice.card.Card) {
+	node := nodeState{Node: n.Node}
+	node.leaveCPU(s.request)
+	if !p.Place(&node.Node, s.request, s.choice.card.Card) {
 		reason := node.Explain(s.request)
 		if p.Exhausted() {
 			reason = "no room was found in the time that one pod may take"
 		}
 		return verdict{reason: reason, code: fwk.Unschedulable}
 	}
-	return verdict{fits: true, score: s.choice.node.Node.Score(&node, p.After(), s.request)}
+	return verdict{fits: true, score: s.choice.node.Node.Score(&node.Node, p.After(), s.request)}
 }
 
 // shapes is the shapes in use.
@@ -188,6 +186,9 @@ func (s *shapes) of(r *placement.Request, c choice) *shape {
 		}
 		found = &shape{request: r, choice: c, hostCPU: hostCPU}
 		s.byKey[string(s.key)] = found
+	}
+	if c.node.Version != found.choice.node.Version || c.card.Version != found.choice.card.Version {
+		found.choice, found.asOf = c, 0 // what was judged before is not to be compared
 	}
 	found.used = s.uses
 	return found

@@ -79,8 +79,7 @@ func (v *view) look(info fwk.NodeInfo, generation int64) *record {
 	}
 	inv := v.inventories.get(name)
 	if r.generation != generation || r.inventory != inv || r.version == 0 {
-		v.observer.observe(info, inv, &r.nodeState, true)
-		v.changed(r)
+		v.observe(r, info, inv)
 	}
 	if r.generation != generation {
 		r.generation = generation
@@ -88,6 +87,26 @@ func (v *view) look(info fwk.NodeInfo, generation int64) *record {
 	}
 	r.inventory, r.seen = inv, v.syncs
 	return r
+}
+
+// observe makes r's state anew, and lets those that learn know. Of a node that is new
+// they also learn what its pods had asked for, so that they do not begin with nothing
+// when the scheduler starts.
+func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventory) {
+	book := v.observer.book
+	if r.version != 0 {
+		book.Update(&r.Node, nil)
+	}
+	v.observer.observe(info, inv, &r.nodeState, true)
+	book.Update(nil, &r.Node)
+	if r.version == 0 {
+		for _, h := range r.holdings {
+			if h.note != "" {
+				book.Observe(h.request)
+			}
+		}
+	}
+	v.changed(r)
 }
 
 // changed gives r a new version if its state is another.
@@ -141,6 +160,7 @@ func (v *view) forget() {
 	for name, r := range v.byName {
 		if r.seen+forgetAfter <= v.syncs {
 			delete(v.byName, name)
+			v.observer.book.Update(&r.Node, nil)
 			v.byID[r.id] = nil
 			v.free = append(v.free, r.id)
 		}

@@ -13,7 +13,7 @@ import (
 
 func mustNamed(t testing.TB, name string) Strategy {
 	t.Helper()
-	s, err := Named(name)
+	s, err := NewBook().Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestEqualNodesAreRatedEqually(t *testing.T) {
 		taken := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 8).Draw(t, "taken")
 		r := ask(share.Share{Core: 10, Memory: share.GiB})
 		for _, name := range Names() {
-			s, err := Named(name)
+			s, err := NewBook().Named(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,8 +116,33 @@ func TestEqualNodesAreRatedEqually(t *testing.T) {
 }
 
 func TestUnknownName(t *testing.T) {
-	if _, err := Named("random"); err == nil || !strings.Contains(err.Error(), "the placements are binpack, spread") {
+	if _, err := NewBook().Named("random"); err == nil || !strings.Contains(err.Error(), "the placements are frag, binpack, spread") {
 		t.Errorf("Named(random) = %v", err)
 	}
 	mustNamed(t, Default)
+}
+
+// TestFragLearns: it fills the card that leaves no expected pod without room.
+func TestFragLearns(t *testing.T) {
+	b := NewBook()
+	n := node(6, 4, 0, 0)
+	b.Update(nil, n)
+	for range 50 {
+		b.Observe(ask(share.Share{Core: 60, Memory: 6 * share.GiB}))
+	}
+	s, err := b.Named(Frag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		b.Observe(ask(share.Share{Core: 40, Memory: 4 * share.GiB}))
+	}
+	r := ask(share.Share{Core: 40, Memory: 4 * share.GiB})
+	var p placement.Placer
+	if !p.Place(n, r, s.Card) || p.Assignment()["c"][0].Index != 0 {
+		t.Errorf("a pod of 40 percent lies on card %v, want 0, which it just fills", p.Assignment()["c"])
+	}
+	if again, err := b.Named(Frag); err != nil || again.Version == s.Version {
+		t.Errorf("after as many pods again the version is %d still, %v", again.Version, err)
+	}
 }
