@@ -279,22 +279,19 @@ func TestContainerMediatorKilled(t *testing.T) {
 // have, and on which card.
 func TestPod(t *testing.T) {
 	e := newEngine(t, config{cards: 2})
-	var inventory struct {
+	type inventory struct {
 		Cards []struct {
 			UUID  string
 			Minor int
 		}
 	}
-	inventory = decode[struct {
-		Cards []struct {
-			UUID  string
-			Minor int
-		}
-	}](t, e.mustRun("qgpu-sim", "run", "--", e.program("qgpu-runtime"), "cards"))
+	second := decode[inventory](t, e.mustRun("qgpu-sim", "run", "--", e.program("qgpu-runtime"), "cards")).Cards[1]
+	on := func(memory share.Memory) agentapi.Grant {
+		return agentapi.Grant{Share: share.Share{Core: 30, Memory: memory}, Policy: share.FixedShare, Driver: "simulated",
+			Slices: []placement.Slice{{Index: second.Minor, UUID: second.UUID, Core: 30, Memory: memory}}}
+	}
 	e.serveAgent(granter{
-		"main": {Share: share.Share{Core: 30, Memory: 2 * share.GiB}, Policy: share.FixedShare, Driver: "simulated",
-			Slices: []placement.Slice{{Index: inventory.Cards[1].Minor, UUID: inventory.Cards[1].UUID, Core: 30, Memory: 2 * share.GiB}}},
-		"side": {},
+		"main": on(2 * share.GiB), "next": on(14 * share.GiB), "side": {},
 	})
 	pod := func(name string, args ...string) *specs.Spec {
 		spec := e.spec(name, args...)
@@ -310,7 +307,7 @@ func TestPod(t *testing.T) {
 	living := e.living()
 	want := tenant.Owner{PodUID: "uid-1", Namespace: "default", Pod: "pod-1", Container: "main"}
 	if len(living) != 1 || living[0].Owner == nil || *living[0].Owner != want || living[0].Policy != share.FixedShare ||
-		living[0].Placement[0].UUID != inventory.Cards[1].UUID {
+		living[0].Placement[0].UUID != second.UUID {
 		t.Errorf("the tenant on record is %+v", living)
 	}
 	if r := e.runContainer("side", pod("side", "sh", "-c", "ls /dev | grep -c nvidia")); r.stdout != "0\n" {
@@ -324,8 +321,18 @@ func TestPod(t *testing.T) {
 	if r := e.runContainer("nameless", nameless); r.code == 0 || !strings.Contains(r.stderr, "lacks the annotations io.kubernetes.cri.sandbox-uid") {
 		t.Errorf("a container of nobody's: %+v", r)
 	}
+	// Kubernetes has given its room to another already: that one waits until it is there.
+	next := e.startContainer("next", pod("next", "cudaload", "fill"))
+	select {
+	case line := <-next.lines:
+		t.Errorf("before there was room the next container said %q", line)
+	case <-time.After(time.Second):
+	}
 	c.end()
 	e.mustRuntime("delete", "--force", "main")
+	checkFull(t, decode[filled](t, next.line()), 14<<30)
+	next.end()
+	e.mustRuntime("delete", "--force", "next")
 	e.gone()
 }
 

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/qgpu-project/qgpu/internal/agentapi"
 	"github.com/qgpu-project/qgpu/internal/launch"
-	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/tenant"
 	"github.com/qgpu-project/qgpu/internal/userspace"
 )
@@ -136,6 +133,7 @@ func rootOf(line *commandLine, spec *specs.Spec) (string, error) {
 	return line.root(spec.Root.Path)
 }
 
+// majorsOf are NVIDIA's device numbers on node.
 func majorsOf(node *launch.Node) ([]int64, error) {
 	devices, err := os.Open("/proc/devices")
 	if err != nil {
@@ -143,16 +141,10 @@ func majorsOf(node *launch.Node) ([]int64, error) {
 	}
 	defer devices.Close()
 	var own []int64
-	var files []io.Reader
-	view := node.ContainerView([]placement.Slice{})
-	for _, n := range view.Nodes {
+	for _, n := range node.ContainerView(nil).Nodes {
 		own = append(own, int64(n.Major))
 	}
-	files = append(files, devices)
-	if text, ok := view.Files["/proc/devices"]; ok {
-		files = append(files, strings.NewReader(text))
-	}
-	return nvidiaMajors(io.MultiReader(files...), own), nil
+	return nvidiaMajors(devices, own), nil
 }
 
 // tie adds what ties a bundle to the tenant that was started for it.
