@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/qgpu-project/qgpu/internal/share"
+	"github.com/qgpu-project/qgpu/internal/simgpu"
 )
 
 func TestAsked(t *testing.T) {
@@ -131,5 +133,58 @@ func TestReport(t *testing.T) {
 	}
 	if line := "| burst-share | 30:70 |  | 30.0 : 70.0 | 10.0 : 60.0 | 20.00 | 20.0 | 30.0 |"; !strings.Contains(text.String(), line) {
 		t.Errorf("the report has no line %q:\n%s", line, text.String())
+	}
+}
+
+// TestMatrix counts what is measured: all policies with all mixes in all patterns, but for
+// many processes, of which 16 tenants would not fit on the card.
+func TestMatrix(t *testing.T) {
+	count := func(quick bool) map[string]int {
+		seen := make(map[string]int)
+		for _, g := range matrix(kernels{equal: 3, short: 1, long: 9}, quick) {
+			for _, s := range g {
+				if seen[s.name()]++; seen[s.name()] > 1 {
+					t.Errorf("%s is measured twice", s.name())
+				}
+			}
+		}
+		return seen
+	}
+	const mixes, wide, narrow = 4 + 2 + 1, 4, 4
+	if got := len(count(false)); got != len(policies)*(wide*mixes+narrow) {
+		t.Errorf("%d cells", got)
+	}
+	if got := len(count(true)); got != len(policies)*(mixes+wide) {
+		t.Errorf("%d cells of a quick run", got)
+	}
+	for _, g := range matrix(kernels{equal: 3, short: 1, long: 9}, false) {
+		if s := g[0]; strings.HasPrefix(s.what, "kernels of 100 µs against") && (s.loads[0].blocks != 1 || s.loads[1].blocks != 9) {
+			t.Errorf("%s has kernels of %d and %d blocks", s.name(), s.loads[0].blocks, s.loads[1].blocks)
+		}
+	}
+}
+
+// TestTrade: longer slices cost less and have others wait longer.
+func TestTrade(t *testing.T) {
+	short, long := tradeOf(100), tradeOf(10_000)
+	if short.lost < 4*long.lost || long.wait < 10*short.wait {
+		t.Errorf("slices of 100 µs: %+v, of 10 ms: %+v", short, long)
+	}
+	// Three groups in rotation, of which each loses 10 µs at the end of its slice.
+	if want := 100 * 10.0 / 110; math.Abs(short.lost-want) > 1.5 {
+		t.Errorf("slices of 100 µs lose %.2f %%, want about %.2f", short.lost, want)
+	}
+	if err := xml.Unmarshal([]byte(plotTrade([]tradePoint{short, long})), new(struct{})); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRecordOf adds up a card's account of two tenants, one of which idles at first.
+func TestRecordOf(t *testing.T) {
+	h := simgpu.CardHistory{Start: 100, Period: 10, Periods: []map[int]time.Duration{{1: 4}, {1: 5, 2: 5, 3: 0}}}
+	rec := recordOf(h, []*tenant{{mediator: 1}, {mediator: 2}})
+	want := record{{100, []time.Duration{0, 0}}, {110, []time.Duration{4, 0}}, {120, []time.Duration{9, 5}}}
+	if !reflect.DeepEqual(rec, want) {
+		t.Errorf("got %v, want %v", rec, want)
 	}
 }

@@ -1,6 +1,6 @@
 // Command benchshare measures what tenants have of a simulated card's compute against what
 // they asked for: policies, mixes of shares and patterns of work, online over offline
-// tenants, and what enforcement costs. It writes a report in Markdown and a plot beside it.
+// tenants, and what enforcement costs. It writes a report in Markdown and two plots beside it.
 // It starts a simulator and tenants of its own; it needs root.
 //
 //	go run ./e2e/benchshare -bin bin -o docs/compute.md
@@ -14,36 +14,33 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// Names of the programs that this binary is in tenants.
-const (
-	manyProgram = "many"
-	pingProgram = "ping"
-)
+// pingProgram is the name of the program that this binary is in tenants.
+const pingProgram = "ping"
 
 func main() {
 	bin := flag.String("bin", "bin", "folder of the built programs")
-	out := flag.String("o", "", "file to write the report to, with a plot beside it (default: standard output, no plot)")
+	out := flag.String("o", "", "file to write the report to, with plots beside it (default: standard output, no plots)")
 	only := flag.String("only", "", "measure only cells whose name contains this, and print them")
-	budget := flag.Duration("budget", 6*time.Minute, "leave out what is not begun by then")
+	budget := flag.Duration("budget", 9*time.Minute, "leave out what is not begun by then")
+	quick := flag.Bool("quick", false, "of all patterns but equal kernels, measure 30:70 alone")
 	program := flag.String("program", "", "be this program instead of measuring")
-	count := flag.Int("count", 1, "processes or launches of the program")
+	count := flag.Int("count", 1, "launches of the program")
 	flag.Parse()
 	var err error
 	switch *program {
 	case "":
-		err = measure(*bin, *out, *only, *budget)
-	case manyProgram:
-		err = runMany(*count, flag.Args())
+		err = measure(*bin, *out, plan{*only, *budget, *quick})
 	case pingProgram:
 		err = runPing(*count)
 	default:
-		err = fmt.Errorf("-program %s: choose %s or %s", *program, manyProgram, pingProgram)
+		err = fmt.Errorf("-program %s: choose %s", *program, pingProgram)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchshare:", err)
@@ -51,7 +48,14 @@ func main() {
 	}
 }
 
-func measure(bin, out, only string, budget time.Duration) error {
+// plan says what to measure.
+type plan struct {
+	only   string // only groups in which a name contains this
+	budget time.Duration
+	quick  bool
+}
+
+func measure(bin, out string, p plan) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root to start tenants")
 	}
@@ -73,11 +77,11 @@ func measure(bin, out, only string, budget time.Duration) error {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() { <-interrupted; stop.Store(true) }()
 
-	r, err := s.all(only, budget, stop.Load)
+	r, err := s.all(p, stop.Load)
 	if err != nil {
 		return err
 	}
-	if only != "" {
+	if p.only != "" {
 		for _, c := range r.cells {
 			fmt.Println(c.row())
 		}
@@ -85,7 +89,7 @@ func measure(bin, out, only string, budget time.Duration) error {
 	}
 	plotPath := strings.TrimSuffix(out, filepath.Ext(out)) + ".svg"
 	var text bytes.Buffer
-	if err := r.write(&text, filepath.Base(plotPath)); err != nil {
+	if err := r.write(&text, strings.TrimSuffix(filepath.Base(out), filepath.Ext(out))); err != nil {
 		return err
 	}
 	if out == "" {
@@ -95,42 +99,22 @@ func measure(bin, out, only string, budget time.Duration) error {
 	if err := os.WriteFile(plotPath, []byte(plot(r.cells)), 0o644); err != nil {
 		return err
 	}
+	tradePath := strings.TrimSuffix(out, filepath.Ext(out)) + "-slices.svg"
+	if err := os.WriteFile(tradePath, []byte(plotTrade(trade())), 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(out, text.Bytes(), 0o644)
 }
 
-// all measures everything, or those groups in which a name contains only. What is not
-// begun when the budget is spent is left out.
-func (s *place) all(only string, budget time.Duration, stop func() bool) (*results, error) {
+// all measures what the plan says. What is not begun when the budget is spent is left out.
+func (s *place) all(p plan, stop func() bool) (*results, error) {
 	r := &results{}
 	start := time.Now()
 	var err error
 	if r.kernels, err = s.calibrate(); err != nil {
 		return nil, err
 	}
-	cells := func(groups []group) error {
-		for _, g := range groups {
-			if stop() {
-				return errors.New("interrupted")
-			}
-			if !strings.Contains(g[0].name(), only) {
-				continue
-			}
-			if time.Since(start) > budget {
-				r.left = append(r.left, g...)
-				continue
-			}
-			got, err := s.group(g)
-			if err != nil {
-				return fmt.Errorf("%s: %w", g[0].name(), err)
-			}
-			r.cells = append(r.cells, got...)
-		}
-		return nil
-	}
-	if err := cells(mixes(r.kernels)); err != nil {
-		return nil, err
-	}
-	if only == "" {
+	if p.only == "" { // first, as the matrix may not fit into the budget
 		if r.online, err = s.onlineOverOffline(r.kernels); err != nil {
 			return nil, fmt.Errorf("online over offline: %w", err)
 		}
@@ -138,5 +122,29 @@ func (s *place) all(only string, budget time.Duration, stop func() bool) (*resul
 			return nil, fmt.Errorf("cost: %w", err)
 		}
 	}
-	return r, cells(patterns(r.kernels))
+	groups := matrix(r.kernels, p.quick)
+	for i, g := range groups {
+		if stop() {
+			return nil, errors.New("interrupted")
+		}
+		if !g.has(p.only) {
+			continue
+		}
+		if time.Since(start) > p.budget {
+			r.left = append(r.left, g...)
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%3d of %d groups, %v:\n", i+1, len(groups), time.Since(start).Round(time.Second))
+		got, err := s.group(g)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", g[0].name(), err)
+		}
+		r.cells = append(r.cells, got...)
+	}
+	return r, nil
+}
+
+// has tells whether the name of one of the scenes contains part.
+func (g group) has(part string) bool {
+	return slices.ContainsFunc(g, func(s scene) bool { return strings.Contains(s.name(), part) })
 }

@@ -28,7 +28,7 @@ var onlineShare, offlineShare = []string{"--class", "online"}, []string{"--class
 
 func (s *place) onlineOverOffline(k kernels) (o online, err error) {
 	ping := load{share: onlineShare, other: s.pinging(pings)}
-	bursty := load{share: onlineShare, blocks: k.equal, bursty: true}
+	bursty := load{share: onlineShare, blocks: k.equal, pattern: "bursty"}
 	busy := load{share: onlineShare, blocks: k.equal}
 	offline := load{share: offlineShare, blocks: k.equal}
 	if o.alone, _, err = s.pingBeside(ping); err != nil {

@@ -57,7 +57,7 @@ type page struct {
 	Cost                    []costRow
 	Aims                    []aim
 	Steady, Brief, Settling time.Duration
-	Pings, Processes        int
+	Pings                   int
 }
 
 type cellRow struct{ Policy, Mix, What, Asked, Got, Error, Brief, Idle string }
@@ -77,7 +77,7 @@ func (r *results) write(w io.Writer, plot string) error {
 		Cores: runtime.NumCPU(), Load: loadAverage(), Plot: plot,
 		Equal: show(r.kernels.equalNs), Short: show(r.kernels.shortNs), Long: show(r.kernels.longNs),
 		ShortPart: points(r.kernels.shortPart), Steady: steady, Brief: brief, Settling: settling,
-		Pings: pings, Processes: processes, Online: r.online.page(),
+		Pings: pings, Online: r.online.page(),
 	}
 	for _, c := range r.cells {
 		p.Cells = append(p.Cells, cellRow{

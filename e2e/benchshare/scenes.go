@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,56 +86,92 @@ func newScene(p share.Policy, blocks int, cores ...int) scene {
 }
 
 // processes is how many a tenant of many has.
-const processes = 8
+const processes = 40
 
 // A group is scenes of the same tenants, one after the other: only shares change, or who
 // works.
 type group []scene
 
-// mixes are the groups of equal kernels.
-func mixes(k kernels) (all []group) {
-	sixteen := make([]int, 16)
-	for i := range sixteen {
-		sixteen[i] = 5
-	}
-	for _, p := range policies {
-		var pair group
-		for _, cores := range [][]int{{10, 90}, {30, 70}, {25, 75}, {50, 50}} {
-			pair = append(pair, newScene(p, k.equal, cores...))
+// pairs are the cores of two tenants.
+var pairs = [][]int{{10, 90}, {30, 70}, {25, 75}, {50, 50}}
+
+// A pattern is how the tenants of a scene work.
+type pattern struct {
+	what  string
+	apply func(k kernels, loads []load)
+	// narrow patterns are measured of pairs alone.
+	narrow bool
+}
+
+var patterns = []pattern{
+	{"", func(kernels, []load) {}, false},
+	{"kernels of 100 µs against 20 ms", func(k kernels, loads []load) {
+		for i := range loads {
+			loads[i].blocks = [...]int{k.short, k.long}[i%2]
 		}
-		all = append(all, pair)
-	}
-	for _, p := range policies {
-		idle := newScene(p, k.equal, 5, 5, 10)
-		idle.what, idle.idle[2] = "the third is idle", true
-		waking := newScene(p, k.equal, 5, 5, 10)
-		waking.what, waking.waking, waking.idle[2] = "the third has woken", true, true
-		all = append(all, group{idle, waking})
-	}
-	for _, p := range policies {
-		all = append(all, group{newScene(p, k.equal, sixteen...)})
+	}, false},
+	{fmt.Sprintf("%d processes against 1", processes), func(_ kernels, loads []load) {
+		loads[0].many, loads[0].memory = processes, "8Gi"
+	}, true},
+	{"graphs", func(_ kernels, loads []load) {
+		for i := range loads {
+			loads[i].pattern = "graphs"
+		}
+	}, false},
+	{"kernels of 100 µs, no sync between launches", func(k kernels, loads []load) {
+		for i := range loads {
+			loads[i].blocks = k.short
+		}
+	}, false},
+}
+
+// matrix is all groups, those of equal kernels first. A quick one leaves out all other
+// patterns but of 30:70.
+func matrix(k kernels, quick bool) (all []group) {
+	for i, pat := range patterns {
+		for _, p := range policies {
+			all = append(all, pat.pairs(k, p, quick && i > 0))
+			if !pat.narrow && (i == 0 || !quick) {
+				all = append(all, pat.three(k, p), pat.sixteen(k, p))
+			}
+		}
 	}
 	return all
 }
 
-// patterns are the groups of tenants that work in different ways.
-func patterns(k kernels) (all []group) {
-	for _, p := range policies {
-		unequal := newScene(p, k.short, 30, 70)
-		unequal.what, unequal.loads[1].blocks = "kernels of 100 µs against 20 ms", k.long
-		all = append(all, group{unequal})
+func (pat pattern) scene(k kernels, p share.Policy, cores ...int) scene {
+	s := newScene(p, k.equal, cores...)
+	s.what = pat.what
+	pat.apply(k, s.loads)
+	return s
+}
+
+func (pat pattern) pairs(k kernels, p share.Policy, one bool) (g group) {
+	for _, cores := range pairs {
+		if !one || cores[0] == 30 {
+			g = append(g, pat.scene(k, p, cores...))
+		}
 	}
-	for _, p := range policies {
-		many := newScene(p, k.equal, 30, 70)
-		many.what, many.loads[0].many = fmt.Sprintf("%d processes against 1", processes), processes
-		all = append(all, group{many})
+	return g
+}
+
+// three is three tenants of which one idles, and then works.
+func (pat pattern) three(k kernels, p share.Policy) group {
+	idle, waking := pat.scene(k, p, 5, 5, 10), pat.scene(k, p, 5, 5, 10)
+	idle.what, idle.idle[2] = join("the third is idle", pat.what), true
+	waking.what, waking.waking, waking.idle[2] = join("the third has woken", pat.what), true, true
+	return group{idle, waking}
+}
+
+func (pat pattern) sixteen(k kernels, p share.Policy) group {
+	return group{pat.scene(k, p, slices.Repeat([]int{5}, 16)...)}
+}
+
+func join(what, more string) string {
+	if more == "" {
+		return what
 	}
-	for _, p := range policies {
-		unsynced := newScene(p, k.short, 30, 70)
-		unsynced.what = "kernels of 100 µs, no sync between launches"
-		all = append(all, group{unsynced})
-	}
-	return all
+	return what + "; " + more
 }
 
 // Times on the card's clock.

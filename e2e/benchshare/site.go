@@ -156,9 +156,10 @@ type load struct {
 	share  []string // flags of qgpu run
 	memory string
 	blocks int // of each kernel
-	many   int // processes; 0 and 1: one
-	bursty bool
-	other  []string // instead of a load
+	many   int // processes; 0: one
+	// pattern is cudaload's; empty: constant.
+	pattern string
+	other   []string // instead of a load
 }
 
 func (l load) flags() []string {
@@ -173,12 +174,12 @@ func (l load) program(s *place) []string {
 	if l.other != nil {
 		return l.other
 	}
-	args := []string{filepath.Join(s.Bin, "cudaload"), "load", "--wait", "--json", "--seconds", "100", "--blocks", strconv.Itoa(l.blocks)}
-	if l.bursty {
-		args = append(args, "--pattern", "bursty")
+	args := []string{filepath.Join(s.Bin, "cudaload"), "load", "--wait", "--json", "--seconds", "1000", "--blocks", strconv.Itoa(l.blocks)}
+	if l.pattern != "" {
+		args = append(args, "--pattern", l.pattern)
 	}
 	if l.many > 1 {
-		args = append([]string{s.Self, "-program", manyProgram, "-count", strconv.Itoa(l.many), "--"}, args...)
+		args = append(args, "--processes", strconv.Itoa(l.many))
 	}
 	return args
 }
