@@ -86,6 +86,7 @@ func TestAgentWritesItsOwnNode(t *testing.T) {
 		return map[string]any{"capacity": map[string]string{name: "200"}, "allocatable": map[string]string{name: "200"}}
 	}
 	checkRefusal(t, status("node-a", amounts("tke.cloud.tencent.com/qgpu-core")), "")
+	checkRefusal(t, status("node-a", amounts("nano-gpu/gpu-percent")), "") // as it takes them away when they are switched off
 	checkRefusal(t, status("node-b", amounts("tke.cloud.tencent.com/qgpu-core")), "an agent writes the status of its own node: this one is on node-a, and the status is that of node-b")
 	const others = "an agent changes nothing of a node but the amounts of shares"
 	checkRefusal(t, status("node-a", amounts("cpu")), others)

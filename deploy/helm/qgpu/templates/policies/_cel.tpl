@@ -3,10 +3,18 @@ CEL that several policies share. Names here are those of internal/podshare; a te
 compares both.
 */ -}}
 
-{{- /* Every resource name that means a share, as a CEL list. */ -}}
+{{- /* Every resource name that can mean a share, as a CEL list. */ -}}
+{{- define "qgpu.cel.allNames" -}}
+['elasticgpu.io/gpu-core', 'elasticgpu.io/gpu-memory', 'nano-gpu/gpu-percent', {{ include "qgpu.cel.tkeNames" . }}]
+{{- end }}
+
+{{- /* Those that do in this cluster. */ -}}
 {{- define "qgpu.cel.names" -}}
-[{{ if .Values.resourceNames.nano }}'elasticgpu.io/gpu-core', 'elasticgpu.io/gpu-memory', 'nano-gpu/gpu-percent', {{ end -}}
-'tke.cloud.tencent.com/qgpu-core', 'tke.cloud.tencent.com/qgpu-memory', 'tke.cloud.tencent.com/qgpu-core-greedy']
+{{ if .Values.resourceNames.nano }}{{ include "qgpu.cel.allNames" . }}{{ else }}[{{ include "qgpu.cel.tkeNames" . }}]{{ end }}
+{{- end }}
+
+{{- define "qgpu.cel.tkeNames" -}}
+'tke.cloud.tencent.com/qgpu-core', 'tke.cloud.tencent.com/qgpu-memory', 'tke.cloud.tencent.com/qgpu-core-greedy'
 {{- end }}
 
 {{- /* Whether the pod whose spec is the argument's "spec" asks for a share. */ -}}

@@ -38,7 +38,7 @@ variables:
     expression: >-
       variables.amounts.map(a, {
         'core': a[?'tke.cloud.tencent.com/qgpu-core'].orValue(a[?'elasticgpu.io/gpu-core'].orValue(a[?'nano-gpu/gpu-percent'].orValue(0))),
-        'memory': 'nano-gpu/gpu-percent' in a ? (a['nano-gpu/gpu-percent'] % 100 == 0 ? 0 : 100)
+        'memory': 'nano-gpu/gpu-percent' in a ? (a['nano-gpu/gpu-percent'] % 100 == 0 ? 0 : a['nano-gpu/gpu-percent'])
           : a[?'tke.cloud.tencent.com/qgpu-memory'].orValue(a[?'elasticgpu.io/gpu-memory'].orValue(0)),
         'greedy': a[?'tke.cloud.tencent.com/qgpu-core-greedy'].orValue(0)})
   - name: cards
@@ -123,8 +123,8 @@ variables:
   - name: strategies
     expression: >-
       ['qgpu.io/node-placement', 'qgpu.io/card-placement'].filter(a,
-        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread'])).map(a,
-        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack or spread')
+        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread', 'frag'])).map(a,
+        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack, spread or frag')
   - name: containerCards
     expression: >-
       variables.annotations[?'qgpu.io/container-cards'].orValue('any') in ['same', 'different', 'any'] ? []
