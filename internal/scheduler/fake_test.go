@@ -171,7 +171,9 @@ type nodeInfo struct {
 func (n *nodeInfo) Node() *corev1.Node   { return n.node }
 func (n *nodeInfo) GetGeneration() int64 { return n.generation }
 func (n *nodeInfo) GetAllocatable() fwk.Resource {
-	return milliCPU(n.node.Status.Allocatable.Cpu().MilliValue())
+	amounts := n.node.Status.Allocatable
+	core := amounts[podshare.Core]
+	return cpus{milli: amounts.Cpu().MilliValue(), core: core.Value()}
 }
 func (n *nodeInfo) GetRequested() fwk.Resource { return milliCPU(0) }
 func (n *nodeInfo) GetPods() []fwk.PodInfo {
@@ -197,11 +199,15 @@ func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
 type cpus struct {
 	fwk.Resource
-	milli int64
+	milli, core int64
 }
 
 func milliCPU(n int64) fwk.Resource { return cpus{milli: n} }
-func (c cpus) GetMilliCPU() int64   { return c.milli }
+func (c cpus) GetScalarResources() map[corev1.ResourceName]int64 {
+	return map[corev1.ResourceName]int64{podshare.Core: c.core}
+}
+
+func (c cpus) GetMilliCPU() int64 { return c.milli }
 
 type cycleState struct {
 	fwk.CycleState
@@ -288,7 +294,10 @@ func (c clientSet) Get(_ context.Context, name string, _ metav1.GetOptions) (*co
 
 // gpuNode is a node that takes shares.
 func gpuNode(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{podshare.EnableLabel: "enable"}}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{podshare.EnableLabel: "enable"}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{podshare.Core: quantity(100)}},
+	}
 }
 
 // t4s is n cards of 15 GiB.

@@ -45,6 +45,9 @@ func (o *observer) observe(info fwk.NodeInfo, inv *inventory.CardInventory, into
 		FreeCPU: info.GetAllocatable().GetMilliCPU() - info.GetRequested().GetMilliCPU(),
 	}}
 	into.Policy, into.problem = readNode(node, inv)
+	if into.problem == "" && info.GetAllocatable().GetScalarResources()[podshare.Core] == 0 {
+		into.problem = "qgpu-agent has not advertised the cards" // the kubelet would refuse the pod
+	}
 	if inv != nil {
 		for _, c := range inv.Cards {
 			cards = append(cards, placement.Card{

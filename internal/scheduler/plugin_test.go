@@ -98,6 +98,10 @@ func TestReasons(t *testing.T) {
 			c.nodes["n1"].node.Labels[podshare.PolicyLabel] = "fair"
 			c.touch("n1")
 		}, [][2]int{{10, 1}}, fwk.UnschedulableAndUnresolvable, `policy "fair" is unknown`},
+		{"not advertised", func(c *cluster) {
+			c.nodes["n1"].node.Status.Allocatable = nil
+			c.touch("n1")
+		}, [][2]int{{10, 1}}, fwk.UnschedulableAndUnresolvable, "qgpu-agent has not advertised"},
 		{"a rule", nil, [][2]int{{33, 1}}, fwk.UnschedulableAndUnresolvable, "the nearest is 35"},
 	}
 	for _, tt := range tests {
@@ -295,6 +299,8 @@ func TestHints(t *testing.T) {
 	enabled, relabelled, other := gpuNode("n"), gpuNode("n"), gpuNode("n")
 	relabelled.Labels[podshare.PolicyLabel] = "bs"
 	other.Labels = nil
+	zeroed := gpuNode("n")
+	zeroed.Status.Allocatable = nil
 	tests := []struct {
 		name     string
 		hint     fwk.QueueingHintFn
@@ -308,6 +314,7 @@ func TestHints(t *testing.T) {
 		{"a node without cards came", c.plugin.afterNodeChanged, nil, other, fwk.QueueSkip},
 		{"another policy", c.plugin.afterNodeChanged, enabled, relabelled, fwk.Queue},
 		{"enabled", c.plugin.afterNodeChanged, other, enabled, fwk.Queue},
+		{"advertised", c.plugin.afterNodeChanged, zeroed, enabled, fwk.Queue},
 		{"nothing of ours", c.plugin.afterNodeChanged, enabled, enabled, fwk.QueueSkip},
 	}
 	for _, tt := range tests {

@@ -16,7 +16,7 @@ import (
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPodLeft},
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: p.afterNodeChanged},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAllocatable}, QueueingHintFn: p.afterNodeChanged},
 	}, nil
 }
 
@@ -32,7 +32,8 @@ func (p *Plugin) afterPodLeft(_ klog.Logger, _ *corev1.Pod, oldObj, _ any) (fwk.
 	return fwk.QueueSkip, nil
 }
 
-// afterNodeChanged wakes pods when a node comes, or its labels on shares change.
+// afterNodeChanged wakes pods when a node comes, its labels on shares change
+// or its cards are advertised.
 func (p *Plugin) afterNodeChanged(_ klog.Logger, _ *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	now, ok := newObj.(*corev1.Node)
 	if !ok {
@@ -44,6 +45,9 @@ func (p *Plugin) afterNodeChanged(_ klog.Logger, _ *corev1.Pod, oldObj, newObj a
 	before, ok := oldObj.(*corev1.Node)
 	if !ok {
 		return fwk.Queue, nil
+	}
+	if amount := before.Status.Allocatable[podshare.Core]; amount.IsZero() {
+		return fwk.Queue, nil // what is advertised now, if it is, was not before
 	}
 	for _, label := range []string{podshare.EnableLabel, podshare.PolicyLabel} {
 		if before.Labels[label] != now.Labels[label] {

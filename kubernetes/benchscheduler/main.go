@@ -36,6 +36,7 @@ func run() error {
 	pods := flag.Int("pods", 2000, "pods of each kind a round")
 	rounds := flag.Int("rounds", 3, "rounds of each kind")
 	placement := flag.String("placement", "binpack", "how nodes and cards are chosen")
+	percentage := flag.Int("percentage", 100, "how many nodes qGPU's profile looks at, in percent; 0: as many as Kubernetes does by default")
 	verbose := flag.Bool("v", false, "show what the parts log")
 	flag.Parse()
 	if !*verbose {
@@ -59,11 +60,11 @@ func run() error {
 		return err
 	}
 	defer s.close()
-	if err := s.writeConfig(*placement); err != nil {
+	if err := s.writeConfig(*placement, *percentage); err != nil {
 		return err
 	}
-	fmt.Println("| nodes | pods | plain, pods/s | qGPU, pods/s | ratio |")
-	fmt.Println("|---|---|---|---|---|")
+	fmt.Println("| nodes | pods | plain, pods/s | qGPU, pods/s | ratio | plain, CPU ms/pod | qGPU, CPU ms/pod | ratio |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for field := range strings.SplitSeq(*sizes, ",") {
 		nodes, err := strconv.Atoi(field)
 		if err != nil {
@@ -72,26 +73,37 @@ func run() error {
 		if err := s.growTo(ctx, nodes); err != nil {
 			return err
 		}
-		rates, err := s.compare(ctx, *program, *pods, *rounds, *verbose)
+		results, err := s.compare(ctx, *program, *pods, *rounds, *verbose)
 		if err != nil {
 			return err
 		}
-		plain, shared := median(rates[plainKind]), median(rates[sharedKind])
-		fmt.Printf("| %d | %d | %.0f (%s) | %.0f (%s) | %.2f |\n", nodes, *pods,
-			plain, list(rates[plainKind]), shared, list(rates[sharedKind]), shared/plain)
+		report(nodes, *pods, results[plainKind], results[sharedKind])
 	}
 	return nil
 }
 
-func median(rates []float64) float64 {
-	sorted := slices.Sorted(slices.Values(rates))
-	return sorted[len(sorted)/2]
+// report prints medians, and the rounds' own rates after them.
+func report(nodes, pods int, plain, shared []result) {
+	rate := func(r result) float64 { return r.rate }
+	cpu := func(r result) float64 { return float64(r.cpu.Microseconds()) / 1000 }
+	a, b, c, d := median(plain, rate), median(shared, rate), median(plain, cpu), median(shared, cpu)
+	fmt.Printf("| %d | %d | %.0f (%s) | %.0f (%s) | %.2f | %.1f | %.1f | %.2f |\n",
+		nodes, pods, a, list(plain, rate), b, list(shared, rate), b/a, c, d, d/c)
 }
 
-func list(rates []float64) string {
-	words := make([]string, len(rates))
-	for i, r := range rates {
-		words[i] = fmt.Sprintf("%.0f", r)
+func median(results []result, of func(result) float64) float64 {
+	var values []float64
+	for _, r := range results {
+		values = append(values, of(r))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func list(results []result, of func(result) float64) string {
+	words := make([]string, len(results))
+	for i, r := range results {
+		words[i] = fmt.Sprintf("%.0f", of(r))
 	}
 	return strings.Join(words, ", ")
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,13 +38,13 @@ var profiles = map[kind]string{plainKind: "plain-scheduler", sharedKind: "qgpu-s
 const config = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
-clientConnection: {kubeconfig: %q, qps: 5000, burst: 10000}
+clientConnection: {kubeconfig: %[1]q, qps: 5000, burst: 10000}
 profiles:
   - schedulerName: plain-scheduler
   - schedulerName: qgpu-scheduler
-    percentageOfNodesToScore: 100
+    percentageOfNodesToScore: %[3]d
     plugins:
-      multiPoint: {enabled: [{name: QGPU, weight: 100}]}
+      multiPoint: {enabled: [{name: QGPU, weight: 100}, {name: QGPUHost}]}
       filter: {enabled: [{name: QGPU}]}
       bind: {enabled: [{name: QGPU}]}
       score: {disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]}
@@ -53,34 +55,40 @@ profiles:
 
 func (s *site) configPath() string { return filepath.Join(s.dir, "scheduler.yaml") }
 
-func (s *site) writeConfig(placement string) error {
+func (s *site) writeConfig(placement string, percentage int) error {
 	kubeconfig := filepath.Join(s.dir, "kubeconfig")
 	if err := s.plane.Kubeconfig(kubeconfig, "", "kubernetes-admin", "system:masters"); err != nil {
 		return err
 	}
-	return os.WriteFile(s.configPath(), fmt.Appendf(nil, config, kubeconfig, placement), 0o600)
+	return os.WriteFile(s.configPath(), fmt.Appendf(nil, config, kubeconfig, placement, percentage), 0o600)
 }
 
-// compare runs rounds of both kinds by turns, and returns the pods a second of each.
-func (s *site) compare(ctx context.Context, program string, pods, rounds int, verbose bool) (map[kind][]float64, error) {
-	rates := make(map[kind][]float64)
+// result is what a round showed.
+type result struct {
+	rate float64       // pods a second, from the first that was bound to the last
+	cpu  time.Duration // that the scheduler used for each of them
+}
+
+// compare runs rounds of both kinds by turns.
+func (s *site) compare(ctx context.Context, program string, pods, rounds int, verbose bool) (map[kind][]result, error) {
+	results := make(map[kind][]result)
 	for range rounds {
 		for _, k := range []kind{plainKind, sharedKind} {
-			rate, err := s.round(ctx, program, k, pods, verbose)
+			r, err := s.round(ctx, program, k, pods, verbose)
 			if err != nil {
 				return nil, fmt.Errorf("%s pods: %w", k, err)
 			}
-			rates[k] = append(rates[k], rate)
+			results[k] = append(results[k], r)
 		}
 	}
-	return rates, nil
+	return results, nil
 }
 
 // patience is how long a round may take.
 const patience = 10 * time.Minute
 
 // round makes pods, lets the scheduler bind them, and takes them away.
-func (s *site) round(ctx context.Context, program string, k kind, n int, verbose bool) (rate float64, err error) {
+func (s *site) round(ctx context.Context, program string, k kind, n int, verbose bool) (r result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pods := s.client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -88,7 +96,7 @@ func (s *site) round(ctx context.Context, program string, k kind, n int, verbose
 		_, err := pods.Create(ctx, podObject(k, i), metav1.CreateOptions{})
 		return err
 	}); err != nil {
-		return 0, err
+		return result{}, err
 	}
 	selected := metav1.ListOptions{LabelSelector: kindLabel + "=" + string(k)}
 	defer func() {
@@ -97,62 +105,91 @@ func (s *site) round(ctx context.Context, program string, k kind, n int, verbose
 	}()
 	w, err := pods.Watch(ctx, selected)
 	if err != nil {
-		return 0, err
+		return result{}, err
 	}
 	defer w.Stop()
-	end, err := s.startScheduler(ctx, program, verbose)
+	scheduler, end, err := s.startScheduler(ctx, program, verbose)
 	if err != nil {
-		return 0, err
+		return result{}, err
 	}
-	rate, err = measure(ctx, w, n)
+	r, err = measure(ctx, w, n, scheduler)
 	if err == nil && k == sharedKind {
 		err = s.verify(ctx)
 	}
-	return rate, errors.Join(err, end())
+	return r, errors.Join(err, end())
 }
 
-// measure returns how many of n pods were bound a second, from the first to the last.
-func measure(ctx context.Context, w watch.Interface, n int) (float64, error) {
+// measure watches n pods being bound by the scheduler.
+func measure(ctx context.Context, w watch.Interface, n int, scheduler *os.Process) (result, error) {
 	bound := make(map[string]bool, n)
-	var first, last time.Time
-	for len(bound) < n {
+	var first time.Time
+	var before time.Duration
+	for {
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d pods were bound: %w", len(bound), n, ctx.Err())
+			return result{}, fmt.Errorf("%d of %d pods were bound: %w", len(bound), n, ctx.Err())
 		case event, ok := <-w.ResultChan():
 			if !ok {
-				return 0, fmt.Errorf("the watch ended after %d of %d pods", len(bound), n)
+				return result{}, fmt.Errorf("the watch ended after %d of %d pods", len(bound), n)
 			}
 			pod, ok := event.Object.(*corev1.Pod)
 			if !ok || pod.Spec.NodeName == "" || bound[pod.Name] {
 				continue
 			}
-			bound[pod.Name], last = true, time.Now()
-			if first.IsZero() {
-				first = last
+			bound[pod.Name] = true
+			now := time.Now()
+			cpu, err := cpuTime(scheduler)
+			switch {
+			case err != nil:
+				return result{}, err
+			case len(bound) == 1:
+				first, before = now, cpu
+			case len(bound) == n:
+				return result{rate: float64(n-1) / now.Sub(first).Seconds(), cpu: (cpu - before) / time.Duration(n-1)}, nil
 			}
 		}
 	}
-	return float64(n-1) / last.Sub(first).Seconds(), nil
+}
+
+// cpuTime is what a process has used, in ticks of 10 ms.
+func cpuTime(p *os.Process) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("the scheduler has ended by itself: %w", err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name may have spaces
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("the scheduler's statistics are cut off: %q", stat)
+	}
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime: proc_pid_stat(5)
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("the scheduler's statistics: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
 // startScheduler runs the program until end is called.
-func (s *site) startScheduler(ctx context.Context, program string, verbose bool) (end func() error, err error) {
+func (s *site) startScheduler(ctx context.Context, program string, verbose bool) (process *os.Process, end func() error, err error) {
 	cmd := exec.CommandContext(ctx, program, "--config="+s.configPath(), "--secure-port=0")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	log, err := os.Create(filepath.Join(s.dir, "scheduler.log"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	if verbose {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(err, log.Close())
+		return nil, nil, errors.Join(err, log.Close())
 	}
-	return func() error {
+	return cmd.Process, func() error {
 		defer log.Close()
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			return fmt.Errorf("the scheduler has ended by itself: %w", err)

@@ -16,5 +16,8 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, scheduler.NewFactory()))))
+	os.Exit(cli.Run(app.NewSchedulerCommand(
+		app.WithPlugin(scheduler.Name, scheduler.NewFactory()),
+		app.WithPlugin(hostName, newHost),
+	)))
 }
