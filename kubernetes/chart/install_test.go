@@ -2,7 +2,7 @@ package chart
 
 import (
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +25,7 @@ func (s *site) left(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		for _, kind := range group.APIResources {
-			if !has(kind.Verbs, "list") || kind.Kind == "Event" {
+			if !slices.Contains(kind.Verbs, "list") || kind.Kind == "Event" {
 				continue
 			}
 			list, err := s.objects.Resource(gv.WithResource(kind.Name)).List(t.Context(), metav1.ListOptions{})
@@ -39,17 +39,8 @@ func (s *site) left(t *testing.T) []string {
 			}
 		}
 	}
-	sort.Strings(found)
+	slices.Sort(found)
 	return found
-}
-
-func has(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }
 
 func TestUpgradeAndUninstallLeaveNothing(t *testing.T) {
@@ -69,20 +60,15 @@ func TestUpgradeAndUninstallLeaveNothing(t *testing.T) {
 		t.Error("after the upgrade the new RuntimeClass is missing")
 	}
 	s.uninstall(t)
-	eventually(t, func() error { // what controllers made goes after its owner
-		if found := s.left(t); len(found) > 0 {
-			return fmt.Errorf("after uninstall there are still %v", found)
-		}
-		return nil
-	})
 }
 
-// uninstalled makes sure that the release is not there.
-func (s *site) uninstalled(t *testing.T) {
+// uninstall removes the release and wants nothing to be left of it.
+func (s *site) uninstall(t *testing.T) {
 	t.Helper()
-	s.install(t)
-	s.uninstall(t)
-	eventually(t, func() error {
+	if _, err := s.runHelm(t, "uninstall", release, "--namespace", namespace, "--wait"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { // what controllers made goes after its owner
 		if found := s.left(t); len(found) > 0 {
 			return fmt.Errorf("after uninstall there are still %v", found)
 		}

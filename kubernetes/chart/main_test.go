@@ -145,13 +145,6 @@ func (s *site) install(t *testing.T, values ...string) {
 	}
 }
 
-func (s *site) uninstall(t *testing.T) {
-	t.Helper()
-	if _, err := s.runHelm(t, "uninstall", release, "--namespace", namespace, "--wait"); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // eventually waits for a condition that the API server reaches by itself: it learns of
 // policies by watching them. The condition says what is still missing.
 func eventually(t *testing.T, condition func() error) {

@@ -23,7 +23,7 @@ const manifests = "../../deploy/qgpu.yaml"
 var variants = map[string][]string{
 	"default":   nil,
 	"simulated": {"--set", "driver=simulated,placement.node=spread,placement.card=binpack,scheduler.replicas=1"},
-	"nano":      {"--set", "resourceNames.nano=true,policies.templates=false,policies.allowedSchedulers={volcano}"},
+	"nano":      {"--set", "resourceNames.nano=true,policies.templates=false"},
 	"foreign": {"--namespace", "gpu", "--set", "runtime.class=shared-gpu,runtime.configure=false,runtime.installDir=/usr/local/qgpu,scheduler.name=gpus,images.registry=registry.local,images.tag=v9,images.pullSecrets={pull},agent.runtimeClass=nvidia",
 		"--set-json", `agent.nodeSelector={"pool":"gpu"}`},
 }
@@ -88,7 +88,8 @@ func (s *site) rendered(t *testing.T, values ...string) map[string]map[string]an
 // The API server takes each object of each variant, checked as strictly as it can.
 func TestServerSideDryRun(t *testing.T) {
 	s := shared
-	s.uninstalled(t)
+	s.install(t)
+	s.uninstall(t)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.admin.Discovery()))
 	for name, values := range variants {
 		for id, o := range s.rendered(t, values...) {

@@ -156,9 +156,8 @@ variables:
         'volume "' + v.name + '": hostPath ' + v.given + ' reaches devices, or what holds the shares; mount less of the node')
   - name: scheduler
     expression: >-
-      {{- $schedulers := prepend .Values.policies.allowedSchedulers .Values.scheduler.name }}
-      variables.spec.?schedulerName.orValue('') in ['', 'default-scheduler', '{{ join "', '" $schedulers }}'] ? []
-        : ['schedulerName ' + variables.spec.schedulerName + ' knows no cards; leave it out, or write {{ join " or " $schedulers }}']
+      variables.spec.?schedulerName.orValue('') in ['', 'default-scheduler', '{{ .Values.scheduler.name }}'] ? []
+        : ['schedulerName ' + variables.spec.schedulerName + ' knows no cards; leave it out, or write {{ .Values.scheduler.name }}']
   - name: runtimeClass
     expression: >-
       variables.spec.?runtimeClassName.orValue('{{ .Values.runtime.class }}') == '{{ .Values.runtime.class }}' ? []
