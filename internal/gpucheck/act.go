@@ -15,17 +15,40 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/nvclient"
+	"github.com/qgpu-project/qgpu/internal/privilege"
 )
 
-// Action is what came of changing another process's time slices. The statuses are
-// the driver's (NV_STATUS), one a channel group or channel.
+// Deed is what is to be done to another process's channels from outside.
+type Deed struct {
+	PID       int
+	Timeslice uint64 // µs, for each of its groups; 0: leave it
+	Gate      Gate
+	Restart   bool // the runlists of its channels
+	// User is whom the controls are called as, without any capability; 0: as root. The
+	// process's files are duplicated as root in any case.
+	User int
+}
+
+// Gate is what to do with a process's channels.
+type Gate string
+
+// Gates. The zero Gate leaves channels as they are.
+const (
+	Shut Gate = "shut"
+	Open Gate = "open"
+)
+
+// Action is what came of a deed. The statuses are the driver's (NV_STATUS), one a channel
+// group, list of channels or channel.
 type Action struct {
-	Client  uint32   `json:"client"`
-	Groups  []uint32 `json:"groups"` // handles
-	Before  []uint64 `json:"before"` // time slices, µs
-	Set     []uint32 `json:"set_timeslice"`
-	Restart []uint32 `json:"restart_runlist"`
-	Error   string   `json:"error,omitempty"`
+	Client   uint32   `json:"client"`
+	Groups   []uint32 `json:"groups"` // handles
+	Channels []uint32 `json:"channels"`
+	Before   []uint64 `json:"before"` // time slices, µs
+	Set      []uint32 `json:"set_timeslice,omitempty"`
+	Gated    []uint32 `json:"disable_channels,omitempty"`
+	Restart  []uint32 `json:"restart_runlist,omitempty"`
+	Error    string   `json:"error,omitempty"`
 }
 
 // Where handles lie: the driver numbers clients from clientBase (rs_client.h), and
@@ -48,22 +71,26 @@ const (
 	invalidState = 0x40 // NV_ERR_INVALID_STATE, of a runlist that is being changed
 )
 
-// Act sets the time slice of all channel groups of process pid, in µs, and restarts
-// their runlists, through duplicates of its control files. It finds out their
-// handles by trying, so the process needs not be one that this program knows.
-func Act(pid int, timeslice uint64) Action {
+// Act does a deed through duplicates of the process's control files, and to its channels by
+// a client of its own, which names them. It finds out the process's handles by trying, so
+// that need not be one that this program knows. It must be called on a thread that does
+// nothing else afterwards.
+func Act(d Deed) Action {
 	var a Action
-	files, err := controlFiles(pid)
+	files, err := controlFiles(d.PID)
+	if err == nil && d.User != 0 {
+		err = privilege.User(d.User, d.User, 0)
+	}
 	if err != nil {
 		a.Error = err.Error()
 		return a
 	}
 	for _, fd := range files {
-		a.file(fd, timeslice)
+		a.file(fd, d)
 		unix.Close(fd)
 	}
 	if len(a.Groups) == 0 {
-		a.Error = fmt.Sprintf("process %d has no channel group that could be found, in %d files", pid, len(files))
+		a.Error = fmt.Sprintf("process %d has no channel group that could be found, in %d files", d.PID, len(files))
 	}
 	return a
 }
@@ -104,19 +131,19 @@ func controlFiles(pid int) ([]int, error) {
 	return files, nil
 }
 
-// file changes the groups of the clients on one control file.
-func (a *Action) file(fd int, timeslice uint64) {
+// file does d to the clients on one control file.
+func (a *Action) file(fd int, d Deed) {
 	ids := make([]byte, attachedIDsLen)
 	for client := uint32(clientBase); client < clientEnd; client++ {
 		if !succeeds(fd, client, client, attachedIDs, ids) {
 			continue
 		}
 		a.Client = client
-		a.client(fd, client, timeslice)
+		a.client(fd, client, d)
 	}
 }
 
-func (a *Action) client(fd int, client uint32, timeslice uint64) {
+func (a *Action) client(fd int, client uint32, d Deed) {
 	var us [8]byte
 	value := (*uint64)(unsafe.Pointer(&us))
 	var token [4]byte
@@ -124,17 +151,55 @@ func (a *Action) client(fd int, client uint32, timeslice uint64) {
 	for object := uint32(objectBase); object < objectEnd; object++ {
 		if succeeds(fd, client, object, getTimeslice, us[:]) {
 			a.Groups, a.Before = append(a.Groups, object), append(a.Before, *value)
-			*value = timeslice
-			a.Set = append(a.Set, statusOf(control(fd, client, object, setTimeslice, us[:])))
+			if d.Timeslice != 0 {
+				*value = d.Timeslice
+				a.Set = append(a.Set, statusOf(control(fd, client, object, setTimeslice, us[:])))
+			}
 		} else if succeeds(fd, client, object, submitToken, token[:]) {
 			channels = append(channels, object)
 		}
+	}
+	a.Channels = append(a.Channels, channels...)
+	if d.Gate != "" {
+		a.Gated = append(a.Gated, gate(client, channels, d.Gate)...)
+	}
+	if !d.Restart {
+		return
 	}
 	// The groups of a client may be on several runlists: a restart for each channel.
 	for _, object := range channels {
 		a.Restart = append(a.Restart, restart(fd, client, object))
 	}
 }
+
+// gate shuts channels of another client off, or lets them on again, from the next restart
+// on, by a client of this process.
+func gate(client uint32, channels []uint32, g Gate) []uint32 {
+	own, err := nvclient.Open(nvclient.Kernel{}, nil)
+	if err != nil {
+		return []uint32{statusOf(0, err)}
+	}
+	defer own.Close()
+	var list []nvclient.Channel
+	for _, ch := range channels {
+		list = append(list, nvclient.Channel{Client: client, Handle: ch})
+	}
+	best := []uint32{noCard}
+	for i := range own.Cards() { // a card refuses channels that are not on it
+		err := own.Disable(i, g == Shut, list)
+		if err == nil {
+			return []uint32{nvgpu.NV_OK}
+		}
+		var s nvclient.Status
+		if errors.As(err, &s) {
+			best = []uint32{uint32(s)}
+		}
+	}
+	return best
+}
+
+// noCard stands for the status of a driver that shows no card.
+const noCard = 0xffff
 
 // restart asks for a restart of a channel's runlist, again if it is being changed.
 func restart(fd int, client, object uint32) (status uint32) {

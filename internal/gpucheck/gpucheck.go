@@ -1,7 +1,7 @@
 // Package gpucheck asks a machine with a card, real or simulated, the questions
 // that decide whether what was proved on simulated cards holds on it: do NVIDIA's
-// programs run under the mediator, do quotas hold, what does it cost, do the
-// driver's time slices do what they should? It runs the built programs as a user
+// programs run under the mediator, do quotas hold, what does it cost, what
+// does the card do with each control of its schedule? It runs the built programs as a user
 // would and goes on after every failure. It knows how to judge an answer, not how
 // anything is done.
 package gpucheck
@@ -52,6 +52,10 @@ type Report struct {
 	Simulated bool      `json:"simulated"`
 	Cards     []string  `json:"cards"`
 	Lines     []Line    `json:"lines"`
+	// Controls is what the card does with each control of its schedule, Mechanisms what may
+	// be used of them.
+	Controls   []Control  `json:"controls"`
+	Mechanisms Mechanisms `json:"mechanisms"`
 }
 
 // Failed counts the lines that failed.
@@ -92,6 +96,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	c.neighbours(ctx)
 	c.costs(ctx)
 	c.slices(ctx)
+	c.gates(ctx)
 	return c.report, nil
 }
 
@@ -143,6 +148,9 @@ func (r *Report) Write(w io.Writer) error {
 		}
 	}
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeControls(w); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d of %d lines failed\n", r.Failed(), len(r.Lines))

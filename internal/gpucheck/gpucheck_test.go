@@ -2,8 +2,10 @@ package gpucheck
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/qgpu-project/qgpu/internal/isolation"
 )
@@ -87,5 +89,68 @@ func TestAbridge(t *testing.T) {
 	}
 	if got := abridge(strings.Repeat("x", 10_000)); len(got) > 410 || !strings.Contains(got, "…") {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestControlsAreOneTable(t *testing.T) {
+	r := &Report{Mechanisms: Mechanisms{Slices: true}}
+	c := &check{report: r}
+	c.control(setName, asRoot, []uint32{0, 0}, nil, "not measured")
+	c.control(restartName, asUser, []uint32{0x1b}, nil, "not measured")
+	c.control(disableName, asOther, nil, errors.New("no such process"), "none")
+	r.effect(setName, asRoot, "1 : 3.9")
+	var table strings.Builder
+	if err := r.Write(&table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`SET_TIMESLICE +root, on the tenant's file +accepted +1 : 3.9`,
+		`RESTART_RUNLIST +user without capabilities.* +the driver answers NV_STATUS 0x1b +not measured`,
+		`DISABLE_CHANNELS +root, by a client of its own +no such process +none`,
+		`verdict: time slices may be used, gates may not be used`,
+	} {
+		if !regexp.MustCompile(want).MatchString(table.String()) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+}
+
+func TestRatioWords(t *testing.T) {
+	for want, c := range map[string][2]float64{"none": {1.2, 1}, "1 : 3.00": {3, 1}, "1 : 0.20": {0.2, 1}} {
+		if got := ratioWords(c[0], c[1], nil); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %q, want %q", c, got, want)
+		}
+	}
+}
+
+// TestCounts has a program that goes on, pauses and ends.
+func TestCounts(t *testing.T) {
+	b := &background{lines: make(chan string, 8)}
+	b.lines <- `{"launches":10}`
+	b.drain()
+	if n := b.counts(0); n != 0 {
+		t.Errorf("%d launches of a program that says nothing", n)
+	}
+	b.lines <- `{"launches":12}`
+	b.lines <- `noise`
+	b.lines <- `{"launches":17}`
+	close(b.lines)
+	if n := b.counts(time.Minute); n != 7 {
+		t.Errorf("%d launches, want 7", n)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	dir := t.TempDir()
+	if r, err := Recorded(dir); r != nil || err != nil {
+		t.Errorf("a record out of nothing: %+v, %v", r, err)
+	}
+	r := &Report{Driver: "535.1", Mechanisms: Mechanisms{Gates: true}}
+	if err := r.Record(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Recorded(dir)
+	if err != nil || got.Driver != r.Driver || got.Mechanisms != r.Mechanisms {
+		t.Errorf("recorded %+v, %v", got, err)
 	}
 }

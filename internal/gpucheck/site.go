@@ -148,6 +148,8 @@ type background struct {
 	stdin  io.WriteCloser
 	lines  chan string
 	stderr bytes.Buffer
+
+	launches int // that it told of last, to counts
 }
 
 func start(cmd *exec.Cmd) (*background, error) {
@@ -173,6 +175,8 @@ func start(cmd *exec.Cmd) (*background, error) {
 	return b, nil
 }
 
+func decode(line string, v any) error { return json.Unmarshal([]byte(line), v) }
+
 // next decodes the program's next line.
 func next[T any](b *background) (v T, err error) {
 	select {
@@ -180,7 +184,7 @@ func next[T any](b *background) (v T, err error) {
 		if !ok {
 			return v, fmt.Errorf("%s ended: %s", filepath.Base(b.cmd.Path), strings.TrimSpace(b.stderr.String()))
 		}
-		if err := json.Unmarshal([]byte(line), &v); err != nil {
+		if err := decode(line, &v); err != nil {
 			return v, fmt.Errorf("%s printed %q: %w", filepath.Base(b.cmd.Path), line, err)
 		}
 		return v, nil

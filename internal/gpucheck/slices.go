@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -13,6 +12,7 @@ const (
 	shortSlice = 1000
 	longSlice  = 4000
 	leastRatio = 2.0 // of 4, since slices end between kernels
+	unchanged  = 1.6 // by less than this a ratio differs for other reasons than slices
 )
 
 // progress is what cudaload loop prints.
@@ -24,36 +24,84 @@ type progress struct {
 // slices runs two tenants that are always busy and changes their time slices from
 // outside, as root on duplicates of their descriptors.
 func (c *check) slices(ctx context.Context) {
-	const question = "time slices of two busy tenants"
-	var busy []*background
-	defer func() {
-		for _, b := range busy {
-			b.stop()
-		}
-	}()
-	for range 2 {
-		b, err := start(c.site.tenant(ctx, "2Gi", c.site.program("cudaload"), "loop", "--for", "2m"))
-		if err != nil {
-			c.answer(question, "", "", err)
-			return
-		}
-		busy = append(busy, b)
-		if _, err := next[progress](b); err != nil {
-			c.answer(question, "", "", err)
-			return
-		}
+	const question, changed = "time slices of two busy tenants", "slices of 1 : 4 change shares"
+	busy, err := c.busy(ctx, 2)
+	defer stopAll(busy)
+	if err != nil {
+		c.answer(question, "", "", err)
+		return
 	}
 	before, err := measureShares(busy)
 	c.answer("equal slices give equal shares", fmt.Sprintf("1 : %.2f of launches", before), "", errors.Join(err, within(before, 0.5, 2)))
-	if !c.setSlices(ctx, busy, []int{shortSlice, longSlice}) {
-		c.skip("slices of 1 : 4 change shares", "they could not be set")
+
+	c.unprivileged(ctx, busy[0])
+	if !c.setSlices(ctx, busy) {
+		c.skip(changed, "they could not be set")
+		return
+	}
+	inert, err := measureShares(busy)
+	c.report.effect(setName, asRoot, ratioWords(inert, before, err))
+	c.answer("slices of 1 : 4 before a restart", ratioWords(inert, before, err), "", err)
+	if !c.restartAll(ctx, busy) {
+		c.skip(changed, "the runlist could not be restarted")
 		return
 	}
 	after, err := measureShares(busy)
+	c.report.effect(restartName, asRoot, ratioWords(after, before, err))
 	if err == nil && after < leastRatio {
 		err = fmt.Errorf("1 : %.2f of launches, was 1 : %.2f", after, before)
 	}
-	c.answer("slices of 1 : 4 change shares", fmt.Sprintf("1 : %.2f of launches, was 1 : %.2f", after, before), "", err)
+	c.report.Mechanisms.Slices = c.answer(changed, fmt.Sprintf("1 : %.2f of launches, was 1 : %.2f", after, before), "", err)
+}
+
+// Names of controls as in the table.
+const (
+	setName     = "SET_TIMESLICE"
+	restartName = "RESTART_RUNLIST"
+	disableName = "DISABLE_CHANNELS"
+	evictName   = "DISABLE_CHANNELS and RESTART_RUNLIST"
+	enableName  = "DISABLE_CHANNELS (off) and RESTART_RUNLIST"
+)
+
+func ratioWords(now, before float64, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case now < before*unchanged && now > before/unchanged:
+		return fmt.Sprintf("none: 1 : %.2f of launches, was 1 : %.2f", now, before)
+	}
+	return fmt.Sprintf("1 : %.2f of launches, was 1 : %.2f", now, before)
+}
+
+// effect sets the effect of a row.
+func (r *Report) effect(name, caller, effect string) {
+	for i := range r.Controls {
+		if row := &r.Controls[i]; row.Name == name && row.Caller == caller {
+			row.Effect = effect
+		}
+	}
+}
+
+// busy starts n tenants that are always busy, with further arguments of cudaload loop.
+func (c *check) busy(ctx context.Context, n int, args ...string) (list []*background, err error) {
+	for range n {
+		program := append([]string{c.site.program("cudaload"), "loop", "--for", "2m"}, args...)
+		b, err := start(c.site.tenant(ctx, "2Gi", program...))
+		if err != nil {
+			return list, err
+		}
+		list = append(list, b)
+		if _, err := next[progress](b); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+func stopAll(list []*background) {
+	for _, b := range list {
+		b.stop()
+	}
 }
 
 func within(v, low, high float64) error {
@@ -63,41 +111,52 @@ func within(v, low, high float64) error {
 	return nil
 }
 
-// setSlices sets the slices of the tenants' channel groups and restarts their
-// runlists, each with a line.
-func (c *check) setSlices(ctx context.Context, busy []*background, us []int) bool {
+// unprivileged tries what a program without capabilities may do with the tenant's file. It
+// should not be able to restart a runlist, which would hold up everybody.
+func (c *check) unprivileged(ctx context.Context, b *background) {
+	pid := b.cmd.Process.Pid
+	set, _, err := c.act(ctx, Deed{PID: pid, Timeslice: shortSlice, User: nobody})
+	c.control(setName, asUser, set.Set, err, "not measured")
+	done, raw, err := c.act(ctx, Deed{PID: pid, Restart: true, User: nobody})
+	c.control(restartName, asUser, done.Restart, err, "not measured")
+	if err == nil && firstRefusal(done.Restart) == nil {
+		err = errors.New("the driver restarts a runlist for a caller without CAP_SYS_NICE")
+	}
+	c.answer("RESTART_RUNLIST is refused without CAP_SYS_NICE", answerOf(done.Restart, nil), raw, err)
+}
+
+// setSlices stores the slices of the tenants' channel groups, 1 : 4.
+func (c *check) setSlices(ctx context.Context, busy []*background) bool {
 	all := true
-	for i, b := range busy {
-		done, raw, err := ask[Action](ctx, c.site, c.site.client(ctx, c.site.self, "act",
-			"--pid", strconv.Itoa(b.cmd.Process.Pid), "--timeslice", strconv.Itoa(us[i])))
-		if err == nil && done.Error != "" {
-			err = errors.New(done.Error)
+	for i, us := range []uint64{shortSlice, longSlice} {
+		done, raw, err := c.act(ctx, Deed{PID: busy[i].cmd.Process.Pid, Timeslice: us})
+		if i == 0 {
+			c.control(setName, asRoot, done.Set, err, "not measured")
 		}
-		for _, step := range []struct {
-			name     string
-			statuses []uint32
-		}{{"SET_TIMESLICE", done.Set}, {"RESTART_RUNLIST", done.Restart}} {
-			stepErr := err
-			if stepErr == nil {
-				stepErr = firstRefusal(step.statuses)
-			}
-			all = c.answer(fmt.Sprintf("%s by root on a tenant's descriptor, %d µs", step.name, us[i]),
-				fmt.Sprintf("accepted, %d times", len(step.statuses)), raw, stepErr) && all
+		if err == nil {
+			err = firstRefusal(done.Set)
 		}
+		all = c.answer(fmt.Sprintf("SET_TIMESLICE by root on a tenant's descriptor, %d µs", us),
+			fmt.Sprintf("accepted, %d times", len(done.Set)), raw, err) && all
 	}
 	return all
 }
 
-func firstRefusal(statuses []uint32) error {
-	if len(statuses) == 0 {
-		return errors.New("there was nothing to try it on")
-	}
-	for _, s := range statuses {
-		if s != 0 {
-			return fmt.Errorf("the driver answers NV_STATUS %#x", s)
+// restartAll restarts the tenants' runlists.
+func (c *check) restartAll(ctx context.Context, busy []*background) bool {
+	all := true
+	for i, b := range busy {
+		done, raw, err := c.act(ctx, Deed{PID: b.cmd.Process.Pid, Restart: true})
+		if i == 0 {
+			c.control(restartName, asRoot, done.Restart, err, "not measured")
 		}
+		if err == nil {
+			err = firstRefusal(done.Restart)
+		}
+		all = c.answer(fmt.Sprintf("RESTART_RUNLIST by root on tenant %d's descriptor", i+1),
+			fmt.Sprintf("accepted, %d times", len(done.Restart)), raw, err) && all
 	}
-	return nil
+	return all
 }
 
 // measureShares is how many launches the second program gets for one of the first

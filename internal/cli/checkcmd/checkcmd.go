@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/qgpu-project/qgpu/internal/cli"
 	"github.com/qgpu-project/qgpu/internal/gpucheck"
 	"github.com/qgpu-project/qgpu/internal/launch"
+	"github.com/qgpu-project/qgpu/internal/tenant"
 )
 
 // limit is how long the whole check may take.
@@ -28,8 +30,9 @@ func New() *cobra.Command {
 		Use:   "gpu-check",
 		Short: "Check whether a machine's card is shared as it should be",
 		Long: `Check on a machine with a card, real or simulated, that NVIDIA's programs run
-under the mediator, that quotas hold, what that costs, and that the driver's time
-slices do what they should. It needs root, no network, and under ten minutes. The
+under the mediator, that quotas hold, what that costs, and what the card does with
+each control of its schedule. qgpu doctor tells the last, from a record in the state
+folder. It needs root, no network, and under ten minutes. The
 card should be idle. The exit code is 1 if a line failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,6 +54,9 @@ card should be idle. The exit code is 1 if a line failed.`,
 			if err != nil {
 				return err
 			}
+			if err := report.Record(stateDir()); err != nil {
+				fmt.Fprintln(c.ErrOrStderr(), "gpu-check:", err)
+			}
 			if output != "" {
 				if err := report.WriteFile(output); err != nil {
 					return err
@@ -71,19 +77,30 @@ card should be idle. The exit code is 1 if a line failed.`,
 	return root
 }
 
+// stateDir is where qgpu doctor looks for what a check has found.
+func stateDir() string {
+	if dir := os.Getenv("QGPU_STATE_DIR"); dir != "" {
+		return dir
+	}
+	return tenant.DefaultDir
+}
+
 func actCommand() *cobra.Command {
-	var pid int
-	var timeslice uint64
+	var d gpucheck.Deed
 	c := &cobra.Command{
 		Use:    "act",
-		Short:  "Set the time slices of another process's channel groups",
+		Short:  "Do something to another process's channel groups from outside",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return json.NewEncoder(c.OutOrStdout()).Encode(gpucheck.Act(pid, timeslice))
+			runtime.LockOSThread() // it may lose its privileges
+			return json.NewEncoder(c.OutOrStdout()).Encode(gpucheck.Act(d))
 		},
 	}
-	c.Flags().IntVar(&pid, "pid", 0, "the process")
-	c.Flags().Uint64Var(&timeslice, "timeslice", 0, "microseconds")
+	c.Flags().IntVar(&d.PID, "pid", 0, "the process")
+	c.Flags().Uint64Var(&d.Timeslice, "timeslice", 0, "microseconds")
+	c.Flags().StringVar((*string)(&d.Gate), "gate", "", "shut or open")
+	c.Flags().BoolVar(&d.Restart, "restart", false, "restart the runlist")
+	c.Flags().IntVar(&d.User, "user", 0, "call as this user without capabilities")
 	return c
 }

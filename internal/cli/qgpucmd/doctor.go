@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qgpu-project/qgpu/internal/cli"
+	"github.com/qgpu-project/qgpu/internal/gpucheck"
 	"github.com/qgpu-project/qgpu/internal/nvabi"
 	"github.com/qgpu-project/qgpu/internal/seccomp"
 	"github.com/qgpu-project/qgpu/internal/simgpu/host"
@@ -61,7 +63,8 @@ func (o *options) doctorCommand() *cobra.Command {
 func (o *options) diagnose(ctx context.Context) []finding {
 	findings := []finding{privileges()}
 	findings = append(findings, kernelFeatures()...)
-	findings = append(findings, kernelDriver(), deviceFiles(), o.simulator(), nvidiaUserSpace(), o.failures())
+	driver := kernelDriver()
+	findings = append(findings, driver, deviceFiles(), o.shares(driver), o.simulator(), nvidiaUserSpace(), o.failures())
 	return append(findings, runc(ctx)...)
 }
 
@@ -144,6 +147,47 @@ func (o *options) failures() finding {
 		f.todo = "see " + strings.Join(logs, ", ") + "; remove these files when done"
 	}
 	return f
+}
+
+// shares tells what the last gpu-check found out about sharing the card's compute. driver is
+// what is known of the driver.
+func (o *options) shares(driver finding) finding {
+	f := finding{what: "shares of compute", grade: fine}
+	r, err := gpucheck.Recorded(o.stateDir)
+	switch {
+	case err != nil:
+		f.grade, f.value, f.todo = lacking, err.Error(), "run hack/gpu-check"
+	case r == nil && driver.grade != fine:
+		f.value = "no card to check; simulated cards have time slices and gates"
+	case r == nil:
+		f.grade, f.value = lacking, "never checked: whether this card obeys time slices and gates is not known"
+		f.todo = "run hack/gpu-check, as root, while the card is idle; until then do not rely on shares of compute"
+	default:
+		judge(&f, r, driver)
+	}
+	return f
+}
+
+// judge puts the verdict of a check into a finding.
+func judge(f *finding, r *gpucheck.Report, driver finding) {
+	f.value = fmt.Sprintf("%s, as checked on %s with driver %s", r.Mechanisms, r.Date.Format(time.DateOnly), r.Driver)
+	if r.Simulated {
+		f.value += " on a simulated card"
+	}
+	var missing []string
+	if !r.Mechanisms.Slices {
+		missing = append(missing, "shares of compute do not hold without time slices")
+	}
+	if !r.Mechanisms.Gates {
+		missing = append(missing, "fixed-share and caps of offline tenants do not hold without gates")
+	}
+	if len(missing) > 0 {
+		f.grade, f.todo = lacking, strings.Join(missing, "; ")+": see hack/gpu-check's table"
+		return
+	}
+	if known := driver.grade == fine; known && (r.Simulated || !strings.HasPrefix(driver.value, r.Driver+",")) {
+		f.grade, f.todo = lacking, "that was another driver: run hack/gpu-check again"
+	}
 }
 
 func (o *options) simulator() finding {
