@@ -79,8 +79,9 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() {
-		if e := s.plane.Stop(); err == nil {
-			err = e
+		// A busy machine may take longer than it is given; the process ends anyway.
+		if err := s.plane.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "chart: stop the control plane:", err)
 		}
 	}()
 	s.kubeconfig = filepath.Join(dir, "kubeconfig")

@@ -19,11 +19,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/cli"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
-	"github.com/qgpu-project/qgpu/internal/scheduler"
+	"github.com/qgpu-project/qgpu/kubernetes/schedulercmd"
 )
 
 // The scheduler of the chart, with the chart's configuration and with no right but those
@@ -153,7 +152,7 @@ const schedulerArgument = "qgpu-scheduler"
 
 func schedulerMain() int {
 	os.Args = os.Args[1:]
-	return cli.Run(app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, scheduler.NewFactory())))
+	return cli.Run(schedulercmd.New())
 }
 
 func writeKubeconfig(t *testing.T, path string, config *rest.Config) {
