@@ -1,4 +1,4 @@
-// Command qgpu-scheduler is Kubernetes' scheduler with qGPU's plugin, for a profile of
+// Command qgpu-scheduler is Kubernetes' scheduler with qGPU's plugins, for a profile of
 // its own beside the cluster's default scheduler. It takes kube-scheduler's flags and
 // configuration.
 package main
@@ -10,14 +10,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"github.com/qgpu-project/qgpu/internal/scheduler"
+	"github.com/qgpu-project/qgpu/kubernetes/schedulercmd"
 )
 
-func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand(
-		app.WithPlugin(scheduler.Name, scheduler.NewFactory()),
-		app.WithPlugin(hostName, newHost),
-	)))
-}
+func main() { os.Exit(cli.Run(schedulercmd.New())) }
