@@ -11,6 +11,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/podshare"
+	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/tenant"
 )
 
@@ -118,7 +119,9 @@ func differs(t tenant.Tenant, pod *corev1.Pod) string {
 	if !ok {
 		return "it runs, and its container has no place in its pod's placement"
 	}
-	same := func(a, b placement.Slice) bool { return a.UUID == b.UUID && a.Core == b.Core && a.Memory == b.Memory }
+	same := func(a, b placement.Slice) bool { // the inventory has whole cards in whole MiB
+		return a.UUID == b.UUID && a.Core == b.Core && a.Memory/share.MiB == b.Memory/share.MiB
+	}
 	if !slices.EqualFunc(t.Placement, lies, same) {
 		return fmt.Sprintf("it runs with %s, and was placed with %s", sliceList(t.Placement), sliceList(lies))
 	}
