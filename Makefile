@@ -3,7 +3,7 @@
 export PATH := $(PATH):/usr/local/go/bin
 GO      ?= go
 BIN     := bin
-PROGRAMS := qgpu qgpu-runtime qgpu-sim qgpu-agent cudaload gpu-check
+PROGRAMS := qgpu qgpu-runtime qgpu-sim qgpu-placement-sim qgpu-agent cudaload gpu-check
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME ?= 30s
@@ -87,6 +87,12 @@ bench: build nvidia-userspace ## Measure what mediation costs; writes docs/perfo
 .PHONY: bench-share
 bench-share: build nvidia-userspace ## Measure shares of compute; writes docs/compute.md and its plot
 	$(GO) run ./e2e/benchshare -bin $(BIN) -o docs/compute.md
+
+.PHONY: bench-placement
+bench-placement: build ## Compare placement policies on TRACE, the openb trace's folder; writes docs/placement.md
+	@test -n "$(TRACE)" || { echo "say TRACE=DIR, the folder of the openb trace"; exit 1; }
+	$(BIN)/qgpu-placement-sim reproduce --trace $(TRACE)
+	$(BIN)/qgpu-placement-sim report --trace $(TRACE) -o docs/placement.md
 
 .PHONY: isolation
 isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md

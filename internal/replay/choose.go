@@ -26,10 +26,13 @@ func newChooser(c *cluster, r rater, shapes int) *chooser {
 	return &chooser{cluster: c, rater: r, keep: !dice, shapes: make([]rates, shapes)}
 }
 
-// choose is the best node for p, and the card for its part. It is false if no node
-// has room.
-func (c *chooser) choose(p *pod) (node, card int, ok bool) {
-	if l, learns := c.rater.(learner); learns && l.see(p) {
+// choose is the best node for p, which has just come, and the card for its part. It
+// is false if no node has room.
+func (c *chooser) choose(p *pod) (node, card int, ok bool) { return c.find(p, true) }
+
+// find is choose for a pod that has just come, or for one that was seen before.
+func (c *chooser) find(p *pod, fresh bool) (node, card int, ok bool) {
+	if l, learns := c.rater.(learner); learns && fresh && l.see(p) {
 		c.forget()
 	}
 	r := &c.shapes[p.shape]

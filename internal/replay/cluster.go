@@ -31,8 +31,11 @@ type facts struct {
 	kinds       [kinds]int32 // pods by how many cards they have: see kindOf
 }
 
-// kinds of pods by their demand for cards: a part, 1, 2, 4, 8, and others.
+// kinds of pods by their demand for cards: see Kinds.
 const kinds = 6
+
+// Kinds names the kinds of pods that runs are counted by.
+func Kinds() [kinds]string { return [kinds]string{"part", "1", "2", "4", "8", "other"} }
 
 func kindOf(p *pod) int {
 	switch {
@@ -246,4 +249,16 @@ func (c *cluster) remove(at placed) {
 		c.used -= p.milli()
 	}
 	c.changed(at.node)
+}
+
+// memory is the percent of card memory that is taken.
+func (c *cluster) memory() float64 {
+	var taken, all share.Memory
+	for i := range c.nodes {
+		for j := range c.nodes[i].Cards {
+			card := &c.nodes[i].Cards[j]
+			taken, all = taken+card.Taken, all+card.Memory
+		}
+	}
+	return percent(int64(taken), max(1, int64(all)))
 }

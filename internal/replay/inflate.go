@@ -21,12 +21,34 @@ type Run struct {
 	Trace, Policy string
 	Seed          int64
 	// Allocated is the percent of cards allocated at each percent of arrived load, the
-	// mean of all arrivals that round to it; NaN where there was none.
+	// mean of all arrivals that round to it; where there was none, as before.
 	Allocated []float64
 	// Arrived and Lost are pods by kind: a part of a card, 1, 2, 4, 8 cards, others.
 	Arrived, Lost [kinds]int
-	// Steady is the mean percent of cards in use, of churn only.
+	// ArrivedMilli and LostMilli are what they asked for, in thousandths of a card.
+	ArrivedMilli, LostMilli int64
+	// Steady is the mean percent of cards in use over time, where time passes.
 	Steady float64
+	// Memory is the percent of card memory that is taken at the end.
+	Memory float64
+	// Waited is how many seconds pods waited in all, in a history.
+	Waited float64
+}
+
+// At is what was allocated at so many percent of arrived load, or NaN.
+func (r *Run) At(percent int) float64 {
+	if percent < 0 || percent >= len(r.Allocated) {
+		return math.NaN()
+	}
+	return r.Allocated[percent]
+}
+
+// LostPercent is the part of the demand for cards that was lost.
+func (r *Run) LostPercent() float64 {
+	if r.ArrivedMilli == 0 {
+		return 0
+	}
+	return percent(r.LostMilli, r.ArrivedMilli)
 }
 
 // Run plays t under a policy.
@@ -51,6 +73,7 @@ func (in Inflation) Run(t *Trace, policy string, seed int64) *Run {
 		curve.add(percent(arrived, c.capacity), percent(c.used, c.capacity))
 	}
 	run.Allocated = curve.means()
+	run.Memory = c.memory()
 	return run
 }
 
@@ -59,8 +82,10 @@ func (r *Run) count(p *pod, ok bool) {
 		return
 	}
 	r.Arrived[p.kind]++
+	r.ArrivedMilli += p.milli()
 	if !ok {
 		r.Lost[p.kind]++
+		r.LostMilli += p.milli()
 	}
 }
 
@@ -84,7 +109,7 @@ func (in Inflation) arrivals(t *Trace, rng *rand.Rand) (pods []Pod, rank []int) 
 		asked -= pods[i].GPUMilli()
 		pods = slices.Delete(pods, i, i+1)
 	}
-	for float64(asked) < most {
+	for asked > 0 && float64(asked) < most {
 		p := byName[rng.Intn(len(byName))]
 		if float64(asked+p.CoreMilli) > most {
 			break
@@ -127,8 +152,12 @@ func (c *curve) add(arrived, allocated float64) {
 
 func (c *curve) means() []float64 {
 	means := make([]float64, len(c.sums))
+	last := 0.0
 	for i := range means {
-		means[i] = c.sums[i] / float64(c.counts[i]) // NaN where there was no arrival
+		if c.counts[i] > 0 {
+			last = c.sums[i] / float64(c.counts[i])
+		}
+		means[i] = last
 	}
 	return means
 }

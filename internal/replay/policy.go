@@ -71,7 +71,7 @@ func ValidatePolicy(name string) error {
 	return err
 }
 
-// parseWeights reads weights other than the tuned ones: "cpu=0.2,whole=0".
+// parseWeights reads weights other than the tuned ones: "cpu=0.2:whole=0".
 func parseWeights(text string) (frag.Weights, error) {
 	w := frag.Tuned()
 	fields := map[string]*float64{
@@ -81,7 +81,7 @@ func parseWeights(text string) (frag.Weights, error) {
 	if text == "" {
 		return w, nil
 	}
-	for pair := range strings.SplitSeq(text, ",") {
+	for pair := range strings.SplitSeq(text, ":") {
 		name, value, _ := strings.Cut(pair, "=")
 		v, err := strconv.ParseFloat(value, 64)
 		if fields[name] == nil || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
@@ -118,9 +118,10 @@ type scored struct {
 
 func (s *scored) rate(c *cluster, i int, p *pod) (int64, int) {
 	n := &c.nodes[i]
-	if pick, ok := s.scorer.(picker); ok && p.kind == 0 && p.cards == 1 {
-		card, score, _ := pick.Pick(n, &p.request)
-		return score, card
+	if pick, ok := s.scorer.(picker); ok {
+		if card, score, ok := pick.Pick(n, &p.request); ok {
+			return score, card
+		}
 	}
 	best, at := int64(math.MinInt64), -1
 	if p.cards == 1 && p.core < share.Whole {

@@ -4,8 +4,10 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,6 +26,21 @@ type PublishedRun struct {
 var publishedPolicies = map[string]string{
 	"01-Random": "random", "02-DotProd": "dot-product", "03-GpuClustering": "clustering",
 	"04-GpuPacking": "packing", "05-BestFit": "best-fit", "06-FGD": "fgd",
+}
+
+// PublishedTraces are the lists of pods in the published table.
+func PublishedTraces() []string {
+	return []string{
+		"default", "cpu050", "cpu100", "cpu200", "cpu250",
+		"gpushare40", "gpushare60", "gpushare80", "gpushare100",
+		"gpuspec10", "gpuspec20", "gpuspec25", "gpuspec33",
+		"multigpu20", "multigpu30", "multigpu40", "multigpu50",
+	}
+}
+
+// PublishedPolicies are the policies of the published table.
+func PublishedPolicies() []string {
+	return slices.Sorted(maps.Values(publishedPolicies))
 }
 
 // ReadPublished reads analysis_allo_discrete.csv of the openb trace's repository.
@@ -71,4 +88,24 @@ func parsePublished(r io.Reader) (Published, error) {
 		}
 	}
 	return p, nil
+}
+
+// ReadBounds reads upper_bound_lp.txt, which lies beside the table: for each list of
+// pods the most that any placement could allocate at 100 percent of arrived load.
+func ReadBounds(path string) (map[string]float64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the bounds: %w", err)
+	}
+	bounds := map[string]float64{}
+	for text := range strings.Lines(string(b)) {
+		f := strings.Fields(text) // NAME LOAD UB VALUE …
+		if len(f) < 4 || f[1] != "1.0" {
+			continue
+		}
+		if bounds[f[0]], err = strconv.ParseFloat(f[3], 64); err != nil {
+			return nil, fmt.Errorf("read the bounds %s: %w", path, err)
+		}
+	}
+	return bounds, nil
 }

@@ -22,7 +22,7 @@ type Protocol interface {
 
 // RunAll makes runs of jobs, as many at a time as there are processors, and returns
 // them in the order of jobs. done, which may be nil, is called after each.
-func RunAll(ctx context.Context, jobs []Job, done func(*Run)) ([]*Run, error) {
+func RunAll(ctx context.Context, jobs []Job, done func(Job, *Run)) ([]*Run, error) {
 	runs := make([]*Run, len(jobs))
 	next := make(chan int)
 	var wait sync.WaitGroup
@@ -34,7 +34,7 @@ func RunAll(ctx context.Context, jobs []Job, done func(*Run)) ([]*Run, error) {
 				runs[i] = j.Protocol.Run(j.Trace, j.Policy, j.Seed)
 				if done != nil {
 					mu.Lock()
-					done(runs[i])
+					done(j, runs[i])
 					mu.Unlock()
 				}
 			}

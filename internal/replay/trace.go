@@ -190,7 +190,7 @@ func ReadPods(r io.Reader) ([]Pod, error) {
 		}
 		p.CoreMilli = (p.CoreMilli + milliPerPercent - 1) / milliPerPercent * milliPerPercent
 		for m := range strings.SplitSeq(f.text("gpu_spec"), "|") {
-			if m != "" && !slices.Contains(p.Models, m) {
+			if m != "" {
 				p.Models = append(p.Models, m)
 			}
 		}

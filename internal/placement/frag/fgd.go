@@ -23,15 +23,24 @@ func (f *FGD) Score(before, after *placement.Node, _ *placement.Request) int64 {
 	return coarse(f.losses.ofNode(before, before.FreeCPU) - f.losses.ofNode(after, after.FreeCPU))
 }
 
-// Pick is the card of n on which r's share scores best, the first among equals, and
-// that score. It is false if r is not a share of one card or no card has room.
+// Pick is what Score says at best of r on n, and the first card where it says so: of
+// several whole cards the first idle one, of none -1. It costs less than to try all.
+// It is false for requests of several containers or parts, and if n's cards have no
+// room.
 func (f *FGD) Pick(n *placement.Node, r *placement.Request) (card int, score int64, ok bool) {
-	s, ok := onePart(r)
+	s, ok := single(r)
 	if !ok {
-		return 0, 0, false
+		return -1, 0, false
 	}
 	was := f.losses.ofNode(n, n.FreeCPU)
 	now := f.losses.sum(n, n.FreeCPU-r.CPU)
+	switch {
+	case len(r.Containers) == 0:
+		return -1, coarse(was - now.total()), true
+	case s.WholeCards():
+		card = firstIdle(n, s.Cards())
+		return card, coarse(was - now.less(s.Cards())), card >= 0
+	}
 	card = -1
 	for i := range n.Cards {
 		c := &n.Cards[i]

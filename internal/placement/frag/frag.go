@@ -25,7 +25,7 @@ type Weights struct {
 func Tuned() Weights {
 	return Weights{
 		Stranded: 0.3, Exact: 30, Coarse: 20, CPU: 0.3, Scarce: 1,
-		Whole: 0.3, Draining: 0.2, Reserve: 5,
+		Whole: 0.3, Draining: 0.2, Reserve: 10,
 	}
 }
 
@@ -84,13 +84,14 @@ func (f *Frag) Score(before, after *placement.Node, r *placement.Request) int64 
 	return f.rate(before, &a, &b, exact)
 }
 
-// Pick is the card of n on which r's share scores best, the first among equals, and
-// that score: what Score would say of each, at less cost. It is false if r is not a
-// share of one card or no card has room.
+// Pick is what Score says at best of r on n, and the first card where it says so: of
+// several whole cards the first idle one, of none -1. It costs less than to try all.
+// It is false for requests of several containers or parts, and if n's cards have no
+// room.
 func (f *Frag) Pick(n *placement.Node, r *placement.Request) (card int, score int64, ok bool) {
-	s, ok := onePart(r)
+	s, ok := single(r)
 	if !ok {
-		return 0, 0, false
+		return -1, 0, false
 	}
 	var was side
 	for i := range n.Cards {
@@ -99,11 +100,42 @@ func (f *Frag) Pick(n *placement.Node, r *placement.Request) (card int, score in
 	f.bare(&was, n, n.FreeCPU)
 	was.loss = f.losses.ofNode(n, n.FreeCPU)
 	now := f.losses.sum(n, n.FreeCPU-r.CPU)
+	switch {
+	case len(r.Containers) == 0:
+		b := was
+		b.loss = now.total()
+		f.bare(&b, n, n.FreeCPU-r.CPU)
+		return -1, f.rate(n, &was, &b, 0), true
+	case s.WholeCards():
+		return f.pickWhole(n, r, s.Cards(), was, &now)
+	}
+	return f.pickPart(n, r, s, was, &now)
+}
+
+func (f *Frag) pickWhole(n *placement.Node, r *placement.Request, cards int, a side, now *sum) (card int, score int64, ok bool) {
+	card = firstIdle(n, cards)
+	if card < 0 {
+		return -1, 0, false
+	}
+	b := a
+	b.idle -= cards
+	b.free -= int64(cards) * f.losses.free(&n.Cards[card])
+	b.loss = now.less(cards)
+	f.bare(&b, n, n.FreeCPU-r.CPU)
+	if worth := f.worthOf(n); worth != nil {
+		for range cards {
+			a.worth += f.prices.of(worth, &n.Cards[card])
+		}
+	}
+	return card, f.rate(n, &a, &b, 0), true
+}
+
+func (f *Frag) pickPart(n *placement.Node, r *placement.Request, s share.Share, was side, now *sum) (card int, score int64, ok bool) {
 	worth := f.worthOf(n)
 	card = -1
 	for i := range n.Cards {
 		c := &n.Cards[i]
-		if !hasRoom(c, s) || i > 0 && card >= 0 && sameUse(c, &n.Cards[card]) {
+		if !hasRoom(c, s) || card >= 0 && sameUse(c, &n.Cards[card]) {
 			continue
 		}
 		after := *c

@@ -110,6 +110,9 @@ func (s *sum) with(c, after *placement.Card) int64 {
 	return s.shared - s.ofShared(c) + s.ofShared(after) + s.ofIdle(s.idle)
 }
 
+// less is the loss if so many of the idle cards were taken as a whole.
+func (s *sum) less(cards int) int64 { return s.shared + s.ofIdle(s.idle-cards) }
+
 // hasRoom reports whether the one-card share s, which is no whole card, fits on c.
 func hasRoom(c *placement.Card, s share.Share) bool {
 	core := s.Core
@@ -120,11 +123,32 @@ func hasRoom(c *placement.Card, s share.Share) bool {
 		c.Core+core <= share.Whole && s.Memory <= c.Free()
 }
 
-// onePart is the share of a request that lies on one card and shares it, or false.
-func onePart(r *placement.Request) (share.Share, bool) {
-	if len(r.Containers) != 1 {
-		return share.Share{}, false
+// single is the share of a request of at most one container, which Pick can place
+// without trying. It is false for others.
+func single(r *placement.Request) (s share.Share, ok bool) {
+	switch len(r.Containers) {
+	case 0:
+		return s, true
+	case 1:
+		s = r.Containers[0].Share
+		return s, s.WholeCards() || s.Cards() == 1
 	}
-	s := r.Containers[0].Share
-	return s, s.Cards() == 1 && !s.WholeCards() && (s.Core > 0 || s.Memory > 0)
+	return s, false
+}
+
+// firstIdle is the first of n's idle cards if there are at least so many, else -1.
+func firstIdle(n *placement.Node, cards int) int {
+	first, idle := -1, 0
+	for i := range n.Cards {
+		if c := &n.Cards[i]; isIdle(c) && c.Unhealthy == "" {
+			if first < 0 {
+				first = i
+			}
+			idle++
+		}
+	}
+	if idle < cards {
+		return -1
+	}
+	return first
 }

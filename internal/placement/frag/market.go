@@ -109,7 +109,7 @@ func (m *Market) snapshot() *Frag {
 		cpuPerCard: cpuPerCard,
 	}
 	f.losses.pressure = pressure
-	m.reserve(f, t)
+	m.reserve(f, all)
 	return f
 }
 

@@ -230,7 +230,14 @@ type knapsack struct {
 	*prices
 	items  []item
 	worth  []float64
-	choice []int // the item taken last, or one of:
+	choice []int   // the item taken last, or one of:
+	offers []offer // of the model at hand
+}
+
+// offer is an item that is worth more than its price.
+type offer struct {
+	item, core, mem, back int
+	gain                  float64
 }
 
 const (
@@ -240,6 +247,13 @@ const (
 
 // fill finds the sets for cards of model m.
 func (k *knapsack) fill(m int) {
+	k.offers = k.offers[:0]
+	for i := range k.items {
+		it := &k.items[i]
+		if gain := it.value[m] - it.price; it.fits[m] && gain > 1e-9 {
+			k.offers = append(k.offers, offer{i, it.core, it.mem[m], k.at(it.core, it.mem[m]), gain})
+		}
+	}
 	for core := 0; core <= share.Whole/k.step; core++ {
 		for mem := 0; mem <= k.mems; mem++ {
 			at := k.at(core, mem)
@@ -250,13 +264,13 @@ func (k *knapsack) fill(m int) {
 			if mem > 0 && (core == 0 || k.worth[at-1] > best) {
 				best, choice = k.worth[at-1], lessMemory
 			}
-			for i := range k.items {
-				it := &k.items[i]
-				if it.core > core || it.mem[m] > mem || !it.fits[m] {
+			for o := range k.offers {
+				of := &k.offers[o]
+				if of.core > core || of.mem > mem {
 					continue
 				}
-				if v := k.worth[at-k.at(it.core, it.mem[m])] + it.value[m] - it.price; v > best+1e-9 {
-					best, choice = v, i
+				if v := k.worth[at-of.back] + of.gain; v > best+1e-9 {
+					best, choice = v, of.item
 				}
 			}
 			k.worth[at], k.choice[at] = best, choice

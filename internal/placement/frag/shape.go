@@ -51,7 +51,7 @@ func compareShapes(a, b Shape) int {
 func Shapes(r *placement.Request) []Shape {
 	models := slices.Clone(r.Models)
 	slices.Sort(models)
-	joined := strings.Join(slices.Compact(models), "|")
+	joined := strings.Join(models, "|")
 	shapes := make([]Shape, 0, 1)
 	for _, c := range r.Containers {
 		if c.Stage == placement.Init {
