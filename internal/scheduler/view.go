@@ -167,16 +167,6 @@ func (v *view) forget() {
 	}
 }
 
-// at is the record that is of the same moment as info; nil: there is none.
-func (v *view) at(info fwk.NodeInfo) *record {
-	if id, ok := v.moments.get(info.GetGeneration()); ok {
-		if r := v.byID[id]; r != nil && r.generation == info.GetGeneration() {
-			return r
-		}
-	}
-	return nil
-}
-
 // fresh is the state of a node at a moment that the view has not seen: with pods that
 // another plugin tries to do without, or with pods that are to come.
 func (v *view) fresh(info fwk.NodeInfo) *nodeState {
