@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -329,7 +330,7 @@ func (c *card) take(a answer) error {
 	if a.err != nil {
 		return a.err
 	}
-	first := !c.gated || a.order.Afresh || !equal(a.Channels, c.held.Channels)
+	first := !c.gated || a.order.Afresh || !slices.Equal(a.Channels, c.held.Channels)
 	c.held.Close()
 	c.held, c.waiting = a.Applied, c.waiting || a.Restart
 	if a.order == c.wanted {

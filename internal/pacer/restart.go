@@ -3,7 +3,6 @@ package pacer
 import (
 	"errors"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/qgpu-project/qgpu/internal/nvclient"
@@ -55,5 +54,3 @@ func beyond(p *timeshare.Plan, windows []timeshare.Window, others []Entry) float
 func planned(e Entry) timeshare.Tenant {
 	return timeshare.Tenant{ID: e.ID, Class: e.Class, Core: e.Core, Groups: e.Groups}
 }
-
-func equal(a, b []nvclient.Channel) bool { return slices.Equal(a, b) }
