@@ -1,6 +1,9 @@
 # qGPU: see `make help`.
 
 export PATH := $(PATH):/usr/local/go/bin
+# One set of flags for building, vetting and testing, so that nothing is compiled twice.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath
 GO      ?= go
 BIN     := bin
 PROGRAMS := qgpu qgpu-runtime qgpu-sim qgpu-placement-sim qgpu-agent cudaload gpu-check
@@ -15,14 +18,14 @@ help: ## Show this help
 
 .PHONY: build
 build: tools ## Build all programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+	$(GO) build -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 # Everything in kubernetes/ is built, vetted and tested with the same flags, so that its
 # 1,500 packages are compiled once.
 KUBE_VERSION := v1.37.2
 KUBE_TAGS    := no_btrfs,no_devmapper,no_zfs,no_aufs
 KUBE_LDFLAGS := -s -w $(foreach v,gitVersion=$(KUBE_VERSION) gitMajor=1 gitMinor=37 gitTreeState=clean,-X k8s.io/component-base/version.$(v))
-KUBE_GO      := cd kubernetes && CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=$(KUBE_TAGS)"
+KUBE_GO      := cd kubernetes && GOFLAGS="-buildvcs=false -trimpath -tags=$(KUBE_TAGS)"
 KUBE_TOOLS   := k8s.io/kubernetes/cmd/kubelet helm.sh/helm/v3/cmd/helm \
 	$(addprefix github.com/containerd/containerd/v2/cmd/,containerd containerd-shim-runc-v2 ctr)
 
@@ -49,7 +52,7 @@ manifests: ## Write deploy/qgpu.yaml from the chart
 
 .PHONY: bench-scheduler
 bench-scheduler: tools ## Measure the scheduler: one pod on 5,000 nodes; pods a second on a real API server
-	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath" $(GO) test -run NONE -bench Cycle -benchtime 3000x -benchmem ./internal/scheduler
+	$(GO) test -run NONE -bench Cycle -benchtime 3000x -benchmem ./internal/scheduler
 	$(KUBE_GO) $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../$(BIN)/ ./cmd/qgpu-scheduler ./benchscheduler
 	$(BIN)/benchscheduler
 
