@@ -27,6 +27,9 @@ type place struct {
 // patience is far longer than any command takes on a busy machine.
 const patience = 2 * time.Minute
 
+// life is the longest that a tenant is kept.
+const life = 10 * time.Minute
+
 func newPlace(bin string) (*place, error) {
 	s, err := site.New(bin)
 	if err != nil {
@@ -56,7 +59,7 @@ type tenant struct {
 
 // start starts a program as a tenant, which is ready when it says so.
 func (s *place) start(flags, program []string) (*tenant, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), life)
 	args := append([]string{"run", "--driver", "simulated"}, flags...)
 	t := &tenant{cmd: s.Command(ctx, "qgpu", append(append(args, "--"), program...)...), cancel: cancel}
 	stdin, write, err := os.Pipe()
