@@ -62,6 +62,12 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, listener net.Listener
 		"--tls-cert-file="+c.pki.path("apiserver.crt"),
 		"--tls-private-key-file="+c.pki.path("apiserver.key"),
 		"--client-ca-file="+c.pki.path("ca.crt"),
+		// Nobody has such a name; components look for the setting.
+		"--requestheader-client-ca-file="+c.pki.path("ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--kubelet-client-certificate="+c.pki.path("kubelet-client.crt"),
 		"--kubelet-client-key="+c.pki.path("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP", // nodes' names are in no DNS

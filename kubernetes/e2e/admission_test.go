@@ -55,7 +55,7 @@ func TestRefusedAtCreation(t *testing.T) {
 	for name, c := range map[string]corev1.Container{
 		"core-in-steps":      container("cuda", ask{core: 33, memory: 5}),
 		"core-alone":         container("cuda", ask{core: 30}),
-		"whole-with-memory":  container("cuda", ask{core: 100, memory: 5}),
+		"whole-with-memory":  container("cuda", ask{core: 200, memory: 5}),
 		"privileged":         privileged,
 		"greedy-not-offline": container("cuda", ask{greedy: 10, memory: 5}),
 	} {
