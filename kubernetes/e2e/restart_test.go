@@ -57,11 +57,7 @@ func parts() []part {
 		},
 		{
 			name: "scheduler",
-			kill: func(t *testing.T, s *site) {
-				for _, node := range s.Nodes {
-					s.killProgram(t, node.Name, "qgpu-scheduler")
-				}
-			},
+			kill: func(t *testing.T, s *site) { s.killProgram(t, s.whereScheduler(t), "qgpu-scheduler") },
 			back: func(t *testing.T, s *site) { s.partsReady(t) },
 		},
 	}
@@ -73,6 +69,16 @@ func (s *site) killProgram(t *testing.T, node, program string) {
 	if err := s.node(t, node).KillAll(program); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// whereScheduler is the node on which the scheduler runs.
+func (s *site) whereScheduler(t *testing.T) string {
+	t.Helper()
+	pods, err := s.Client.CoreV1().Pods(cluster.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=scheduler"})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("the scheduler's pods are %v, %v", pods, err)
+	}
+	return pods.Items[0].Spec.NodeName
 }
 
 // partsReady waits until all pods of qGPU's own are ready.

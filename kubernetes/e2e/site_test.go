@@ -326,7 +326,7 @@ func describe(ctx context.Context, c *cluster.Cluster) string {
 	logs, _ := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
 	for _, path := range logs {
 		if log, err := os.ReadFile(path); err == nil {
-			fmt.Fprintf(&text, "=== the end of %s\n%s\n", filepath.Base(path), log[max(0, len(log)-3000):])
+			fmt.Fprintf(&text, "=== the end of %s\n%s\n", filepath.Base(path), log[max(0, len(log)-1500):])
 		}
 	}
 	return text.String()
