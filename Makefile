@@ -94,8 +94,7 @@ bench-share: build nvidia-userspace ## Measure shares of compute; writes docs/co
 .PHONY: bench-placement
 bench-placement: build ## Compare placement policies on TRACE, the openb trace's folder; writes docs/placement.md
 	@test -n "$(TRACE)" || { echo "say TRACE=DIR, the folder of the openb trace"; exit 1; }
-	$(BIN)/qgpu-placement-sim reproduce --trace $(TRACE)
-	$(BIN)/qgpu-placement-sim report --trace $(TRACE) -o docs/placement.md
+	$(BIN)/qgpu-placement-sim report --trace $(TRACE) --runs $(BIN)/placement-runs.jsonl -o docs/placement.md
 
 .PHONY: isolation
 isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md

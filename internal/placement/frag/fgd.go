@@ -38,8 +38,10 @@ func (f *FGD) Pick(n *placement.Node, r *placement.Request) (card int, score int
 	case len(r.Containers) == 0:
 		return -1, coarse(was - now.total()), true
 	case s.WholeCards():
-		card = firstIdle(n, s.Cards())
-		return card, coarse(was - now.less(s.Cards())), card >= 0
+		if card = firstIdle(n, s.Cards()); card < 0 {
+			return -1, 0, false
+		}
+		return card, coarse(was - now.less(s.Cards())), true
 	}
 	card = -1
 	for i := range n.Cards {

@@ -28,7 +28,7 @@ func request(core int, memory share.Memory, cpu int64, models ...string) *placem
 // node is a node whose cards have so much core taken, each by one tenant; 100 is a
 // whole card, and 0 an idle one.
 func node(model string, cpu int64, cores ...int) *placement.Node {
-	n := &placement.Node{CPU: 2 * cpu, FreeCPU: cpu}
+	n := &placement.Node{CPU: 128_000, FreeCPU: cpu}
 	for i, core := range cores {
 		c := placement.Card{Index: i, Model: model, Memory: 16 * gib}
 		s := share.Share{Core: core, Memory: share.Memory(core) * 16 * gib / 100}
