@@ -35,6 +35,7 @@ KUBE_TOOLS   := k8s.io/kubernetes/cmd/kubelet helm.sh/helm/v3/cmd/helm \
 cluster-programs: build ## Build what a Kubernetes cluster needs into bin/ (10 minutes, once)
 	@hack/ensure-tools cluster
 	$(KUBE_GO) $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../$(BIN)/ ./cmd/... $(KUBE_TOOLS)
+	@ln -sf qgpu $(BIN)/kubectl-qgpu
 
 .PHONY: cluster
 cluster: cluster-programs nvidia-userspace ## Run a Kubernetes cluster with simulated GPUs until Ctrl-C
@@ -46,7 +47,7 @@ demo-kubernetes: cluster-programs nvidia-userspace ## Show pods sharing a card
 
 .PHONY: e2e
 e2e: cluster-programs nvidia-userspace ## Test everything in a Kubernetes cluster (as root)
-	$(KUBE_GO) ../hack/go-test -vet=off -ldflags "$(KUBE_LDFLAGS)" -timeout 15m ./...
+	$(KUBE_GO) ../hack/go-test -count 1 -vet=off -ldflags "$(KUBE_LDFLAGS)" -timeout 15m ./...
 
 .PHONY: manifests
 manifests: ## Write deploy/qgpu.yaml from the chart
@@ -96,7 +97,7 @@ bench-share: build nvidia-userspace ## Measure shares of compute; writes docs/co
 .PHONY: bench-placement
 bench-placement: build ## Compare placement policies on TRACE, the openb trace's folder; writes docs/placement.md
 	@test -n "$(TRACE)" || { echo "say TRACE=DIR, the folder of the openb trace"; exit 1; }
-	$(BIN)/qgpu-placement-sim report --trace $(TRACE) --runs $(BIN)/placement-runs.jsonl -o docs/placement.md
+	$(BIN)/qgpu-placement-sim report --trace $(TRACE) -o docs/placement.md
 
 .PHONY: isolation
 isolation: build nvidia-userspace ## Try every allocation path; writes docs/isolation.md
