@@ -120,18 +120,6 @@ func Open(dir, name string) (*Trace, error) {
 	return t, nil
 }
 
-// Names lists the lists of pods in a folder of the openb layout.
-func Names(dir string) []string {
-	paths, _ := filepath.Glob(filepath.Join(dir, "*_pod_list_*.csv"))
-	var names []string
-	for _, p := range paths {
-		_, name, _ := strings.Cut(strings.TrimSuffix(filepath.Base(p), ".csv"), "_pod_list_")
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 func only(dir, pattern string) string {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 	if len(paths) != 1 {

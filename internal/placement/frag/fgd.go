@@ -32,8 +32,7 @@ func (f *FGD) Pick(n *placement.Node, r *placement.Request) (card int, score int
 	if !ok {
 		return -1, 0, false
 	}
-	was := f.losses.ofNode(n, n.FreeCPU)
-	now := f.losses.sum(n, n.FreeCPU-r.CPU)
+	was, now := f.losses.around(n, r)
 	switch {
 	case len(r.Containers) == 0:
 		return -1, coarse(was - now.total()), true

@@ -98,8 +98,8 @@ func (f *Frag) Pick(n *placement.Node, r *placement.Request) (card int, score in
 		f.count(&was, &n.Cards[i])
 	}
 	f.bare(&was, n, n.FreeCPU)
-	was.loss = f.losses.ofNode(n, n.FreeCPU)
-	now := f.losses.sum(n, n.FreeCPU-r.CPU)
+	var now sum
+	was.loss, now = f.losses.around(n, r)
 	switch {
 	case len(r.Containers) == 0:
 		b := was

@@ -196,6 +196,7 @@ func TestNothingIsAllocatedToScore(t *testing.T) {
 		"frag whole": func() { f.Pick(n, whole) },
 		"fgd":        func() { g.Score(n, after, part) },
 		"fgd part":   func() { g.Pick(n, part) },
+		"learning":   func() { m.Observe(part) },
 	} {
 		if allocs := testing.AllocsPerRun(100, score); allocs != 0 {
 			t.Errorf("%s: %v allocations", name, allocs)

@@ -35,8 +35,10 @@ func (l *Learner) Declare(t Target, pods float64) {
 }
 
 // Observe counts the shapes of r. A pod is to be shown once, when it first comes.
-func (l *Learner) Observe(r *placement.Request) {
-	for _, s := range Shapes(r) {
+func (l *Learner) Observe(r *placement.Request) { l.observe(Shapes(r)) }
+
+func (l *Learner) observe(shapes []Shape) {
+	for _, s := range shapes {
 		l.add(s, 1)
 	}
 }

@@ -69,10 +69,7 @@ func (l *losses) sum(n *placement.Node, cpu int64) sum {
 	if len(n.Cards) > 0 {
 		s.table = l.table(n.Cards[0].Model)
 	}
-	s.cpu = len(s.table.cpus)
-	if n.CPU > 0 {
-		s.cpu = met(s.table.cpus, cpu)
-	}
+	s.cpu = s.table.level(n, cpu)
 	for i := range n.Cards {
 		c := &n.Cards[i]
 		if isIdle(c) {
@@ -108,6 +105,16 @@ func (s *sum) with(c, after *placement.Card) int64 {
 		return s.shared + s.ofShared(after) + s.ofIdle(s.idle-1)
 	}
 	return s.shared - s.ofShared(c) + s.ofShared(after) + s.ofIdle(s.idle)
+}
+
+// around is what n strands now, and the sum for when r has taken its CPU.
+func (l *losses) around(n *placement.Node, r *placement.Request) (was int64, now sum) {
+	now = l.sum(n, n.FreeCPU)
+	was = now.total()
+	if now.table.level(n, n.FreeCPU-r.CPU) != now.cpu {
+		now = l.sum(n, n.FreeCPU-r.CPU)
+	}
+	return was, now
 }
 
 // less is the loss if so many of the idle cards were taken as a whole.

@@ -23,6 +23,7 @@ type Market struct {
 	generation uint64
 	seen, due  float64 // pods shown, and how many make the next snapshot due
 	asked      int64   // thousandths of cards that were asked for since the snapshot
+	shapes     []Shape // of the pod being shown; kept for its memory
 }
 
 const (
@@ -48,9 +49,10 @@ func (m *Market) Declare(t Target, pods float64) {
 func (m *Market) Observe(r *placement.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.learner.Observe(r)
+	m.shapes = appendShapes(m.shapes[:0], r)
+	m.learner.observe(m.shapes)
 	m.seen++
-	for _, s := range Shapes(r) {
+	for _, s := range m.shapes {
 		m.asked += int64(s.Cards*min(s.Core, share.Whole)) * milliPerPercent
 	}
 }

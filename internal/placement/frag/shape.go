@@ -48,12 +48,16 @@ func compareShapes(a, b Shape) int {
 
 // Shapes are those of r. Init containers, which end before the others begin, are left
 // out.
-func Shapes(r *placement.Request) []Shape {
-	models := slices.Clone(r.Models)
-	slices.Sort(models)
-	joined := strings.Join(models, "|")
-	shapes := make([]Shape, 0, 1)
-	for _, c := range r.Containers {
+func Shapes(r *placement.Request) []Shape { return appendShapes(nil, r) }
+
+func appendShapes(shapes []Shape, r *placement.Request) []Shape {
+	models := r.Models
+	if !slices.IsSorted(models) {
+		models = slices.Sorted(slices.Values(models))
+	}
+	joined, first := strings.Join(models, "|"), len(shapes)
+	for i := range r.Containers {
+		c := &r.Containers[i]
 		if c.Stage == placement.Init {
 			continue
 		}
@@ -63,9 +67,9 @@ func Shapes(r *placement.Request) []Shape {
 		}
 		shapes = append(shapes, Shape{Cards: c.Share.Cards(), Core: part.Core, Memory: part.Memory, Models: joined})
 	}
-	if len(shapes) == 0 {
+	if len(shapes) == first {
 		shapes = append(shapes, Shape{Models: joined})
 	}
-	shapes[0].CPU = r.CPU
+	shapes[first].CPU = r.CPU
 	return shapes
 }

@@ -91,6 +91,14 @@ func (s *stranding) addPart(w Shape, cores []int, weight int64) {
 	}
 }
 
+// level is which level of CPU cpu is, on n: the highest where n's CPU is not known.
+func (s *stranding) level(n *placement.Node, cpu int64) int {
+	if n.CPU <= 0 {
+		return len(s.cpus)
+	}
+	return met(s.cpus, cpu)
+}
+
 func (s *stranding) at(cpu, core, mem int) int {
 	return (cpu*s.nCore+core)*(len(s.mems)+1) + mem
 }
