@@ -70,7 +70,10 @@ demo: build .cache/nvidia-userspace/535/VERSION ## Show two programs sharing one
 	$(BIN)/qgpu demo
 
 .PHONY: test
-test: test-tools build nvidia-userspace ## Run all tests (as root; elsewhere says what it skips)
+test: test-machine e2e ## Run all tests (as root; elsewhere says what it skips)
+
+.PHONY: test-machine
+test-machine: test-tools build nvidia-userspace ## Run the tests that need no cluster
 	CGO_ENABLED=1 hack/go-test -vet=off -race -timeout 15m ./internal/...
 	hack/go-test -vet=off -count 1 -timeout 20m ./e2e/...
 
