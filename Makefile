@@ -47,7 +47,7 @@ demo-kubernetes: cluster-programs nvidia-userspace ## Show pods sharing a card
 
 .PHONY: e2e
 e2e: cluster-programs nvidia-userspace ## Test everything in a Kubernetes cluster (as root)
-	$(KUBE_GO) ../hack/go-test -count 1 -vet=off -ldflags "$(KUBE_LDFLAGS)" -timeout 15m ./...
+	$(KUBE_GO) ../hack/go-test -count 1 -vet=off -ldflags "$(KUBE_LDFLAGS)" -timeout 25m ./...
 
 .PHONY: manifests
 manifests: ## Write deploy/qgpu.yaml from the chart
