@@ -98,6 +98,11 @@ func (f *Frag) Pick(n *placement.Node, r *placement.Request) (card int, score in
 		f.count(&was, &n.Cards[i])
 	}
 	f.bare(&was, n, n.FreeCPU)
+	if len(r.Containers) == 0 && f.losses.sameLevel(n, r.CPU) {
+		b := was // only the step in loss counts, and there is none
+		f.bare(&b, n, n.FreeCPU-r.CPU)
+		return -1, f.rate(n, &was, &b, 0), true
+	}
 	var now sum
 	was.loss, now = f.losses.around(n, r)
 	switch {

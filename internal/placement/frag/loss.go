@@ -64,11 +64,22 @@ type sum struct {
 	sample *placement.Card
 }
 
-func (l *losses) sum(n *placement.Node, cpu int64) sum {
-	s := sum{losses: l, table: l.other}
-	if len(n.Cards) > 0 {
-		s.table = l.table(n.Cards[0].Model)
+// of is the table for n's cards.
+func (l *losses) of(n *placement.Node) *stranding {
+	if len(n.Cards) == 0 {
+		return l.other
 	}
+	return l.table(n.Cards[0].Model)
+}
+
+// sameLevel reports whether n strands the same with so much CPU less free.
+func (l *losses) sameLevel(n *placement.Node, cpu int64) bool {
+	t := l.of(n)
+	return t.level(n, n.FreeCPU) == t.level(n, n.FreeCPU-cpu)
+}
+
+func (l *losses) sum(n *placement.Node, cpu int64) sum {
+	s := sum{losses: l, table: l.of(n)}
 	s.cpu = s.table.level(n, cpu)
 	for i := range n.Cards {
 		c := &n.Cards[i]
