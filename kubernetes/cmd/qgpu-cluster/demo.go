@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -54,12 +55,9 @@ func show(ctx context.Context, c *cluster.Cluster, out io.Writer) error {
 			return err
 		}
 	}
-	d.say("Both keep the card busy. How the card's compute was divided, as the card counts it:")
-	usage, err := d.Nodes[0].Run(ctx, "qgpu-sim", "usage")
-	if err != nil {
+	if err := d.usage(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, usage)
 	return d.wait(ctx)
 }
 
@@ -83,6 +81,28 @@ func (d demo) exec(ctx context.Context, says, pod, command string) error {
 	output, err := d.Exec(ctx, namespace, pod, "cuda", strings.Fields(command)...)
 	fmt.Fprint(d.out, output)
 	return err
+}
+
+// usage shows how the node's cards were divided.
+func (d demo) usage(ctx context.Context) error {
+	d.say("Both keep the card busy. The node's policy is fixed-share. What each had of the card's compute, as the card counts it:")
+	output, err := d.Nodes[0].Run(ctx, "qgpu-sim", "usage")
+	if err != nil {
+		return err
+	}
+	var cards []struct {
+		Card      int
+		Processes map[string]struct{ Part float64 }
+	}
+	if err := json.Unmarshal([]byte(output), &cards); err != nil {
+		return fmt.Errorf("read the cards' usage: %w", err)
+	}
+	for _, card := range cards {
+		for _, process := range card.Processes {
+			fmt.Fprintf(d.out, "card %d: %.1f %%\n", card.Card, 100*process.Part)
+		}
+	}
+	return nil
 }
 
 // wait shows a pod that waits until there is room.
