@@ -16,7 +16,6 @@ import (
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/podshare"
-	"github.com/qgpu-project/qgpu/internal/share"
 )
 
 // Grant implements agentapi.Granter: it says what a container may have. Asked again it
@@ -180,58 +179,6 @@ func (a *Agent) promise(claim ledger.Claim, lies []placement.Slice, list []inven
 	} else if err != nil {
 		return refused("its place is taken: %v", err)
 	}
-	if err := a.policyHolds(claim, facts); err != nil {
-		return err
-	}
 	a.promises.keep(claim)
 	return nil
-}
-
-// policyHolds refuses a pod that was placed for another policy than its node has. Where
-// the pod, or another on its cards, runs by that policy already, it holds until they end.
-func (a *Agent) policyHolds(claim ledger.Claim, facts ledger.Facts) error {
-	want, err := a.policy()
-	if err != nil {
-		return refused("%v", err)
-	}
-	if claim.Policy == want || claim.Promised {
-		return nil
-	}
-	for _, t := range facts.Tenants {
-		if t.Owner != nil && t.Owner.PodUID == claim.UID {
-			return nil
-		}
-		for _, slice := range t.Placement {
-			if t.Policy == claim.Policy && onCard(claim.Lies, slice.UUID) {
-				return nil
-			}
-		}
-	}
-	return refused("the pod was placed for policy %s, and the node's is %s now; delete the pod, so that it is placed anew", claim.Policy, want)
-}
-
-func onCard(lies placement.Assignment, uuid string) bool {
-	for _, container := range lies {
-		if slices.ContainsFunc(container, func(s placement.Slice) bool { return s.UUID == uuid }) {
-			return true
-		}
-	}
-	return false
-}
-
-// policy is the node's, by its label.
-func (a *Agent) policy() (share.Policy, error) {
-	node := a.ownNode()
-	if node == nil {
-		return "", fmt.Errorf("node %s is not known to the API server", a.Node)
-	}
-	label, set := node.Labels[podshare.PolicyLabel]
-	if !set || label == "" {
-		return share.BestEffort, nil
-	}
-	p, err := share.ParsePolicy(label)
-	if err != nil {
-		return "", fmt.Errorf("label %s of node %s: %w", podshare.PolicyLabel, a.Node, err)
-	}
-	return p, nil
 }

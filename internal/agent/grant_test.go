@@ -56,7 +56,6 @@ func TestRefusals(t *testing.T) {
 		{"a card that is not here", "main", "no card", lies(pod("x", 0, 30, 5), func(p *podshare.Placement) { p.Containers["main"][0].UUID = "GPU-x" })},
 		{"another card's number", "main", "lies on card 1", lies(pod("x", 0, 30, 5), func(p *podshare.Placement) { p.Containers["main"][0].Index = 1 })},
 		{"for a container that asks for nothing", "main", "not this pod's", lies(pod("x", 0, 30, 5), func(p *podshare.Placement) { p.Containers["helper"] = p.Containers["main"] })},
-		{"another policy", "main", "the node's is best-effort", lies(pod("x", 0, 30, 5), func(p *podshare.Placement) { p.Policy = share.FixedShare })},
 		{"a request against the rules", "main", "not valid", with(func(p *corev1.Pod) { delete(p.Spec.Containers[0].Resources.Limits, podshare.Memory) })},
 		{"no such container", "other", "no container", pod("x", 0, 30, 5)},
 		{"a static pod", "main", "static pod", with(func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "x" })},
@@ -159,34 +158,28 @@ func TestUnhealthyCardTakesNobody(t *testing.T) {
 	s.granted(q, "main", 1)
 }
 
-// Where tenants run by a policy that the node's label has no more, they and their
-// neighbours keep to it.
+// A pod keeps the policy that its node had when it was placed, and a card is shared by
+// one policy at a time.
 func TestPolicyOfTheCard(t *testing.T) {
 	s := newSite(t)
 	running := s.create(pod("a", 0, 30, 5))
 	s.begin("a", running, s.granted(running, "main", 0).Slices)
-	n := node("uid-1")
-	n.Labels[podshare.PolicyLabel] = "fs"
-	if _, err := s.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := s.create(pod("b", 1, 30, 5))
-	s.until("refused", func() error {
-		if _, r := s.ask(elsewhere, "main"); r == nil {
-			return errors.New("granted")
+	placedFor := func(name string, card int, policy share.Policy) *corev1.Pod {
+		p := pod(name, card, 30, 5)
+		placed, err := podshare.Of(p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	s.refusedFor(elsewhere, "main", "the node's is fixed-share now", false)
-	s.granted(running, "main", 0)
-	s.granted(s.create(pod("c", 0, 30, 5)), "main", 0)
-	other := pod("d", 0, 30, 5)
-	placed, err := podshare.Of(other)
-	if err != nil {
-		t.Fatal(err)
+		placed.Policy = policy
+		return s.create(place(p, *placed))
 	}
-	placed.Policy = share.FixedShare
-	s.refusedFor(s.create(place(other, *placed)), "main", "shared by policy best-effort", false)
+	s.refusedFor(placedFor("b", 0, share.FixedShare), "main", "shared by policy best-effort", false)
+	if got := s.granted(placedFor("c", 1, share.FixedShare), "main", 1).Policy; got != share.FixedShare {
+		t.Errorf("on an empty card the policy is %s, and was placed for %s", got, share.FixedShare)
+	}
+	s.refusedFor(placedFor("d", 1, share.BestEffort), "main", "shared by policy fixed-share", false)
+	s.granted(running, "main", 0)
+	s.granted(s.create(pod("e", 0, 30, 5)), "main", 0)
 }
 
 // Init containers take turns with what follows: together they need no more than the most.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qgpu-project/qgpu/internal/podshare"
+	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/tenant"
 	"github.com/qgpu-project/qgpu/kubernetes/cluster"
 )
@@ -76,6 +77,14 @@ func TestPolicyOfTheNode(t *testing.T) {
 		if err := shared.Label(context.Background(), node.Name, node.Labels); err != nil {
 			t.Error(err)
 		}
+	})
+	eventually(t, func() error { // until the scheduler has seen the label
+		probe := shared.run(t, newPod("probe", node.Name, container("cuda", ask{core: 5, memory: 1}, "sleep", "600")))
+		defer shared.remove(t, probe)
+		if policy := placed(t, probe).Policy; policy != share.BurstShare {
+			return fmt.Errorf("pods are placed for %s", policy)
+		}
+		return nil
 	})
 	work := []string{"cudaload", "load", "--blocks", "131072", "--seconds", "600"}
 	var pods []*corev1.Pod

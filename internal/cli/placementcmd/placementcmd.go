@@ -279,7 +279,7 @@ func (g *group) row() string {
 		cells = append(cells, g.stat(func(r *replay.Run) float64 { return r.Steady }).String())
 	}
 	cells = append(cells, fmt.Sprintf("%.2f", g.stat((*replay.Run).LostPercent).mean))
-	for k := range replay.Kinds() {
+	for k := range g.runs[0].Lost {
 		cells = append(cells, fmt.Sprintf("%.1f", g.lost(k)))
 	}
 	if _, ok := g.job.Protocol.(replay.History); ok {
