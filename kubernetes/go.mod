@@ -3,6 +3,7 @@ module github.com/qgpu-project/qgpu/kubernetes
 go 1.26.6
 
 require (
+	github.com/google/renameio/v2 v2.0.2
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/server/v3 v3.7.3
 	k8s.io/api v0.37.2

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/qgpu-project/qgpu/internal/ociruntime/engineconf"
 )
 
@@ -127,17 +129,16 @@ func replace(path string, content []byte, mode fs.FileMode) (bool, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return false, err
 	}
-	f, err := os.CreateTemp(dir, ".qgpu-*")
+	// Not renameio.WriteFile: it would keep the mode of a file that is there.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(f.Name()) // fails once the file has its name
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
+	defer f.Cleanup()
+	if _, err := f.Write(content); err != nil {
 		return false, err
 	}
-	return true, os.Rename(f.Name(), path)
+	return true, f.CloseAtomicallyReplace()
 }
 
 func holds(path string, content []byte, mode fs.FileMode) (bool, error) {

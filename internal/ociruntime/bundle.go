@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -93,21 +94,7 @@ func (d *document) write() error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(d.path)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(d.path), ".qgpu-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", d.path, err)
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(info.Mode().Perm()), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), d.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := renameio.WriteFile(d.path, text, 0o600, renameio.WithTempDir(filepath.Dir(d.path))); err != nil {
 		return fmt.Errorf("write %s: %w", d.path, err)
 	}
 	return nil

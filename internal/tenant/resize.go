@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/share"
@@ -83,18 +84,7 @@ func (r *Registry) rewrite(t Tenant) error {
 	}
 	// The folder is the mediator's: a link that it put there is not followed.
 	path := filepath.Join(r.path(t.ID), recordFile)
-	if err := os.RemoveAll(path + ".new"); err != nil {
-		return fmt.Errorf("write the tenant's record: %w", err)
-	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return fmt.Errorf("write the tenant's record: %w", err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the tenant's record: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("write the tenant's record: %w", err)
 	}
 	return nil

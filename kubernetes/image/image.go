@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // Image is what to build.
@@ -87,19 +89,15 @@ func Write(w io.Writer, image Image) error {
 
 // WriteFile is Write to a file, which is there whole or not at all.
 func WriteFile(name string, image Image) error {
-	f, err := os.CreateTemp(path.Dir(name), path.Base(name)+".*")
+	f, err := renameio.NewPendingFile(name, renameio.WithTempDir(path.Dir(name)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer f.Cleanup()
 	if err := Write(f, image); err != nil {
-		f.Close()
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	return f.CloseAtomicallyReplace()
 }
 
 // config is the OCI image configuration. diff is the digest of the only layer.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/qgpu-project/qgpu/internal/ociruntime/engineconf"
@@ -81,16 +82,9 @@ func register(out io.Writer, e engineconf.Engine, file, name, path string, write
 		_, err := out.Write(text)
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	next := file + ".qgpu"
-	if err := os.WriteFile(next, text, mode); err != nil {
-		return err
-	}
-	return os.Rename(next, file)
+	return renameio.WriteFile(file, text, 0o644, renameio.WithTempDir(dir))
 }
