@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/component-base/cli"
 
 	"github.com/qgpu-project/qgpu/internal/placement/strategy"
@@ -87,21 +88,26 @@ func TestSchedulerOfTheChart(t *testing.T) {
 func (s *site) makeReady(t *testing.T, name string) {
 	t.Helper()
 	nodes := s.admin.CoreV1().Nodes()
-	n, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	amounts := corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("32Gi"), "pods": resource.MustParse("110")}
 	for name, q := range map[string]string{"core": "200", "memory": "30", "greedy": "3200"} {
 		amounts[resourceNames[name]] = resource.MustParse(q)
 	}
-	n.Status.Capacity, n.Status.Allocatable = amounts, amounts
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-	if n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n.Spec.Taints = nil
-	if _, err := nodes.Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+	// Controllers write nodes, too.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		n, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n.Status.Capacity, n.Status.Allocatable = amounts, amounts
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+		if n, err = nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		n.Spec.Taints = nil
+		_, err = nodes.Update(t.Context(), n, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
