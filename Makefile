@@ -70,7 +70,7 @@ demo: build .cache/nvidia-userspace/535/VERSION ## Show two programs sharing one
 	$(BIN)/qgpu demo
 
 .PHONY: test
-test: test-machine e2e ## Run all tests (as root; elsewhere says what it skips)
+test: test-machine ## Run all tests but those in a cluster (as root; elsewhere says what it skips)
 
 .PHONY: test-machine
 test-machine: test-tools build nvidia-userspace ## Run the tests that need no cluster

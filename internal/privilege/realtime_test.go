@@ -12,8 +12,14 @@ import (
 // TestRealtime makes a thread of its own, which ends with it, real-time and usual again.
 func TestRealtime(t *testing.T) {
 	done := make(chan error)
-	go func() {
+	var attempt func()
+	attempt = func() {
 		runtime.LockOSThread() // for good
+		if unix.Gettid() == os.Getpid() {
+			go attempt()         // on another thread than the process's first,
+			<-t.Context().Done() // which stays with this goroutine meanwhile
+			return
+		}
 		done <- func() error {
 			if err := SetRealtime(true, false); err != nil {
 				return err
@@ -32,7 +38,8 @@ func TestRealtime(t *testing.T) {
 			}
 			return nil
 		}()
-	}()
+	}
+	go attempt()
 	err := <-done
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("this machine allows no real-time threads")

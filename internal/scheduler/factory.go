@@ -46,6 +46,7 @@ func NewFactory() Factory {
 			}
 			if pod, ok := obj.(*corev1.Pod); ok {
 				shared.drop(pod.UID)
+				p.wide.take(pod.UID)
 			}
 		}})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
@@ -95,8 +96,11 @@ func (c *cluster) remove(node string, uid types.UID) {
 func (c *cluster) filter(pod *corev1.Pod) (state *cycleState, fit []fwk.NodeInfo, why map[string]*fwk.Status) {
 	ctx, infos := context.Background(), c.snapshot()
 	state, why = &cycleState{}, make(map[string]*fwk.Status)
-	_, status := c.plugin.PreFilter(ctx, state, pod, infos)
+	result, status := c.plugin.PreFilter(ctx, state, pod, infos)
 	for _, info := range infos {
+		if !result.AllNodes() && !result.NodeNames.Has(info.Node().Name) {
+			continue
+		}
 		if status.IsRejected() {
 			why[info.Node().Name] = status
 			continue
@@ -165,6 +169,7 @@ type nodeInfo struct {
 	fwk.NodeInfo
 	node       *corev1.Node
 	pods       []*corev1.Pod
+	infos      []fwk.PodInfo // of pods, once somebody has asked
 	generation int64
 }
 
@@ -173,15 +178,17 @@ func (n *nodeInfo) GetGeneration() int64 { return n.generation }
 func (n *nodeInfo) GetAllocatable() fwk.Resource {
 	amounts := n.node.Status.Allocatable
 	core := amounts[podshare.Core]
-	return cpus{milli: amounts.Cpu().MilliValue(), core: core.Value()}
+	return cpus{milli: amounts.Cpu().MilliValue(), memory: amounts.Memory().Value(), core: core.Value()}
 }
 func (n *nodeInfo) GetRequested() fwk.Resource { return milliCPU(0) }
 func (n *nodeInfo) GetPods() []fwk.PodInfo {
-	infos := make([]fwk.PodInfo, len(n.pods))
-	for i, p := range n.pods {
-		infos[i] = podInfo{pod: p}
+	if len(n.infos) != len(n.pods) {
+		n.infos = make([]fwk.PodInfo, len(n.pods))
+		for i, p := range n.pods {
+			n.infos[i] = podInfo{pod: p}
+		}
 	}
-	return infos
+	return n.infos
 }
 
 // without is n as preemption tries it.
@@ -199,7 +206,7 @@ func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
 type cpus struct {
 	fwk.Resource
-	milli, core int64
+	milli, memory, core int64
 }
 
 func milliCPU(n int64) fwk.Resource { return cpus{milli: n} }
@@ -207,7 +214,9 @@ func (c cpus) GetScalarResources() map[corev1.ResourceName]int64 {
 	return map[corev1.ResourceName]int64{podshare.Core: c.core}
 }
 
-func (c cpus) GetMilliCPU() int64 { return c.milli }
+func (c cpus) GetMilliCPU() int64       { return c.milli }
+func (c cpus) GetMemory() int64         { return c.memory }
+func (c cpus) GetAllowedPodNumber() int { return 110 }
 
 type cycleState struct {
 	fwk.CycleState
@@ -230,7 +239,12 @@ func (s *cycleState) Write(key fwk.StateKey, d fwk.StateData) {
 
 type handle struct {
 	fwk.Handle
-	cluster *cluster
+	cluster   *cluster
+	activated []string
+}
+
+func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
 }
 
 func (h *handle) SnapshotSharedLister() fwk.SharedLister { return lister{cluster: h.cluster} }

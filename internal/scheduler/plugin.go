@@ -39,11 +39,13 @@ type Plugin struct {
 	view        *view
 	shapes      shapes
 	last        atomic.Pointer[lastCycle]
+	wide        pods // to try on all nodes next time
 }
 
 var (
 	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
 	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin  = (*Plugin)(nil)
 	_ fwk.PreScorePlugin    = (*Plugin)(nil)
 	_ fwk.ScorePlugin       = (*Plugin)(nil)
 	_ fwk.ScoreExtensions   = (*Plugin)(nil)
@@ -72,6 +74,8 @@ type cycle struct {
 	request *placement.Request
 	shape   *shape
 	sync    uint64 // of the view, that the shape has judged
+	// narrowed: only the best nodes are looked at.
+	narrowed bool
 }
 
 // lastCycle remembers the cycle of the last PreFilter: to ask CycleState for it, once
@@ -97,9 +101,9 @@ func (p *Plugin) cycleOf(state fwk.CycleState) *cycle {
 	return c
 }
 
-// PreFilter reads what the pod asks for and judges the nodes that have changed. A pod
-// that asks for no share is none of the plugin's business.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter reads what the pod asks for, judges the nodes that have changed, and picks
+// those to look at. A pod that asks for no share is none of the plugin's business.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	request, err := p.reader.Request(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
@@ -118,9 +122,10 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	shape := p.shapes.of(request, choice)
 	shape.update(p.view)
 	c := &cycle{request: request, shape: shape, sync: p.view.syncs}
+	result := p.narrow(ctx, pod, c, nodes)
 	state.Write(cycleKey, c)
 	p.last.Store(&lastCycle{state: state, cycle: c})
-	return nil, nil
+	return result, nil
 }
 
 // PreFilterExtensions is nil: Filter sees from the node itself which pods another plugin

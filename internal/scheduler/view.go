@@ -31,7 +31,8 @@ type view struct {
 // record is a node and its state.
 type record struct {
 	nodeState
-	id         int // its place in view.byID
+	id         int    // its place in view.byID
+	rank       uint64 // among equals, by the seed
 	generation int64
 	inventory  *inventory.CardInventory
 	version    uint64 // a new one, unique in the view, whenever the state is another
@@ -141,7 +142,7 @@ func (v *view) since(version uint64) []*record {
 func (v *view) has(r *record) bool { return v.byID[r.id] == r }
 
 func (v *view) add(name string) *record {
-	r := &record{id: len(v.byID)}
+	r := &record{id: len(v.byID), rank: v.observer.args.rank(name)}
 	if last := len(v.free) - 1; last >= 0 {
 		r.id, v.free = v.free[last], v.free[:last]
 		v.byID[r.id] = r

@@ -46,6 +46,7 @@ profiles:
     plugins:
       multiPoint: {enabled: [{name: QGPU, weight: 100}, {name: QGPUHost}]}
       filter: {enabled: [{name: QGPU}]}
+      postFilter: {enabled: [{name: QGPU}]}
       bind: {enabled: [{name: QGPU}]}
       score: {disabled: [{name: NodeResourcesFit}, {name: NodeResourcesBalancedAllocation}]}
     pluginConfig:
