@@ -28,7 +28,7 @@ func main() {
 	bin := flag.String("bin", "bin", "folder of the built programs")
 	out := flag.String("o", "", "file to write the report to, with plots beside it (default: standard output, no plots)")
 	only := flag.String("only", "", "measure only cells whose name contains this, and print them")
-	budget := flag.Duration("budget", 9*time.Minute, "leave out what is not begun by then")
+	budget := flag.Duration("budget", 12*time.Minute, "leave out what is not begun by then")
 	quick := flag.Bool("quick", false, "of all patterns but equal kernels, measure 30:70 alone")
 	program := flag.String("program", "", "be this program instead of measuring")
 	count := flag.Int("count", 1, "launches of the program")

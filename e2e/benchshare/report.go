@@ -57,6 +57,8 @@ type page struct {
 	Cost                    []costRow
 	Aims                    []aim
 	Steady, Brief, Settling time.Duration
+	Many                    time.Duration // settling of a tenant of Processes
+	Processes               int
 	Pings                   int
 }
 
@@ -76,7 +78,7 @@ func (r *results) write(w io.Writer, plot string) error {
 	p := page{
 		Cores: runtime.NumCPU(), Load: loadAverage(), Plot: plot,
 		Equal: show(r.kernels.equalNs), Short: show(r.kernels.shortNs), Long: show(r.kernels.longNs),
-		ShortPart: points(r.kernels.shortPart), Steady: steady, Brief: brief, Settling: settling,
+		ShortPart: points(r.kernels.shortPart), Steady: steady, Brief: brief, Settling: settling, Many: settling + processes*starting, Processes: processes,
 		Pings: pings, Online: r.online.page(),
 	}
 	for _, c := range r.cells {

@@ -176,10 +176,22 @@ func join(what, more string) string {
 
 // Times on the card's clock.
 const (
-	settling = 200 * time.Millisecond // from the first work of all to the measurement
+	settling = 200 * time.Millisecond
 	steady   = time.Second
 	brief    = 100 * time.Millisecond
+	// starting is what each further process of a tenant takes: a tenant counts as having
+	// begun when its first one has.
+	starting = 80 * time.Millisecond
 )
+
+// settling is from the first work of all tenants to the measurement.
+func (sc scene) settling() time.Duration {
+	wait := settling
+	for _, l := range sc.loads {
+		wait += time.Duration(l.many) * starting
+	}
+	return wait
+}
 
 // A cell is what was measured of a scene. Parts are in percent of the card's time.
 type cell struct {
@@ -240,7 +252,8 @@ func (s *place) set(tenants []*tenant, cores []int) error {
 
 // cell measures a scene whose tenants work.
 func (s *place) cell(tenants []*tenant, sc scene) (c cell, err error) {
-	rec, err := s.watch(tenants, settling+steady)
+	wait := sc.settling()
+	rec, err := s.watch(tenants, wait+steady)
 	if err != nil {
 		return c, err
 	}
@@ -251,7 +264,7 @@ func (s *place) cell(tenants []*tenant, sc scene) (c cell, err error) {
 	}
 	c.scene = sc
 	c.asked = asked(sc.policy, sc.cores, idle)
-	from := rec[0].at + uint64(settling)
+	from := rec[0].at + uint64(wait)
 	c.got = rec.parts(from, steady)
 	return c, c.briefly(rec, from)
 }

@@ -22,7 +22,7 @@ type balance struct {
 const (
 	// debtWindows is how many windows a tenant may owe, those of two seconds. More than that
 	// only a machine that stood still for long makes a debt.
-	debtWindows = 40
+	debtWindows = 20
 	// least is the shortest that a window is opened for.
 	least = 300 * time.Microsecond
 )

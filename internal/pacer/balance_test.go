@@ -84,26 +84,26 @@ func TestDebtSpansWindows(t *testing.T) {
 	const ms = uint64(time.Millisecond)
 	w := timeshare.Window{Length: 10 * time.Millisecond}
 	b := &balance{beyond: 1}
-	b.turned(w, true, 50*ms)
-	b.turned(w, false, 85*ms) // 25 ms too late: two and a half windows
+	b.turned(w, true, 100*ms)
+	b.turned(w, false, 135*ms) // 25 ms too late: two and a half windows
 	for _, c := range []struct {
 		at    uint64
 		open  bool
 		until uint64
 	}{
-		{100 * ms, false, 150 * ms},
-		{150 * ms, false, 200 * ms},
-		{200 * ms, true, 205 * ms},
+		{200 * ms, false, 300 * ms},
+		{300 * ms, false, 400 * ms},
+		{400 * ms, true, 405 * ms},
 	} {
 		b.reckon(w, c.at)
 		if open, until := b.decide(w); open != c.open || until != c.until {
 			t.Errorf("at %d ms the window is open %v until %d µs, want %v until %d ms", c.at/ms, open, until/1000, c.open, c.until/ms)
 		}
 	}
-	b.turned(w, true, 200*ms)
-	b.turned(w, false, 205*ms)
-	b.reckon(w, 250*ms)
-	if open, until := b.decide(w); !open || until != 260*ms || b.over != 0 {
+	b.turned(w, true, 400*ms)
+	b.turned(w, false, 405*ms)
+	b.reckon(w, 500*ms)
+	if open, until := b.decide(w); !open || until != 510*ms || b.over != 0 {
 		t.Errorf("when all is paid back the window is open %v until %d µs, %v are owed", open, until/1000, b.over)
 	}
 }
@@ -113,16 +113,16 @@ func TestNeighboursTime(t *testing.T) {
 	const ms = uint64(time.Millisecond)
 	w := timeshare.Window{Length: 10 * time.Millisecond}
 	b := &balance{beyond: 0.25}
-	b.turned(w, true, 50*ms)
-	b.turned(w, false, 64*ms)
+	b.turned(w, true, 100*ms)
+	b.turned(w, false, 114*ms)
 	if b.over != time.Millisecond {
 		t.Errorf("4 ms in another's window count as %v, want a quarter", b.over)
 	}
 	missed := &balance{beyond: 1}
-	missed.turned(w, false, 50*ms)
-	missed.turned(w, true, 59*ms)
-	missed.reckon(w, 60*ms)
-	if open, until := missed.decide(w); !open || until != 60*ms+uint64(most(w)) {
+	missed.turned(w, false, 100*ms)
+	missed.turned(w, true, 109*ms)
+	missed.reckon(w, 110*ms)
+	if open, until := missed.decide(w); !open || until != 110*ms+uint64(most(w)) {
 		t.Errorf("a window that was missed goes on %v until %d µs, want %v", open, until/1000, most(w))
 	}
 }

@@ -176,11 +176,12 @@ func TestOnlineOverOrdinary(t *testing.T) {
 }
 
 // TestOfflineStops while online work never pauses, and so does nearly an ordinary tenant.
-// Windows of offline tenants open and shut meanwhile: a restart ends others' turns early.
+// Windows of offline tenants open and shut meanwhile: each restart ends the online tenant's
+// turn of 33 ms early, and the 1.6 ms of the others come once more.
 func TestOfflineStops(t *testing.T) {
 	c := newCard(t, share.BestEffort, online([]interval{{100 * ms, 1200 * ms}}), offline(30, 1), offline(100, 3), always(0))
 	c.run(1200 * time.Millisecond)
-	if got := c.share(0, time.Second); got < 95 {
+	if got := c.share(0, time.Second); got < 93 {
 		t.Errorf("online had %.2f %% of 1 s", got)
 	}
 	c.run(1100 * time.Millisecond)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Period is how long a round of windows takes on the card's clock. Over any 100 ms a
-// tenant has two whole windows.
-const Period = 50 * time.Millisecond
+// Period is how long a round of windows takes on the card's clock: over any 100 ms a
+// tenant has one whole window. Shorter ones would cost more turns of the card.
+const Period = 100 * time.Millisecond
 
 // A Window is the part of every [Period] of the card's clock in which a tenant with a cap
 // may use the card. It holds a cap without any measure of use: a tenant has no more engine
