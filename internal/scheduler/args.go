@@ -2,11 +2,15 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/placement/frag"
 	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
 	"github.com/qgpu-project/qgpu/internal/share"
@@ -22,6 +26,21 @@ type Args struct {
 	NanoNames bool `json:"nanoNames,omitempty"`
 	// Seed chooses the order in which equally good nodes are taken.
 	Seed uint64 `json:"seed,omitempty"`
+	// Expected is which pods are likely to come, for strategies that want to know,
+	// until these have seen enough.
+	Expected []ExpectedPods `json:"expected,omitempty"`
+	// Learned is the ConfigMap that keeps what they have seen, as "namespace/name";
+	// empty: nothing outlives the scheduler.
+	Learned string `json:"learned,omitempty"`
+}
+
+// ExpectedPods is a part of the pods to come, which ask for the same.
+type ExpectedPods struct {
+	Cards    int     `json:"cards"`            // of one pod
+	Core     int     `json:"core"`             // percent of each card; 100 without memory: the whole card
+	Memory   string  `json:"memory,omitempty"` // of each card, such as 5Gi
+	CPUMilli int64   `json:"cpuMilli,omitempty"`
+	Weight   float64 `json:"weight"` // their part of the pods, relative to others' weights
 }
 
 // readArgs reads what the scheduler's configuration says of the plugin; nil: nothing.
@@ -37,8 +56,35 @@ func readArgs(obj runtime.Object) (Args, error) {
 	if err := yaml.UnmarshalStrict(unknown.Raw, &args); err != nil {
 		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)
 	}
+	if namespace, name, _ := strings.Cut(args.Learned, "/"); args.Learned != "" && (namespace == "" || name == "") {
+		return args, fmt.Errorf("the arguments of plugin %s: learned is %q; write namespace/name of a ConfigMap", Name, args.Learned)
+	}
+	if _, err := args.target(); err != nil {
+		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)
+	}
 	_, err := args.choose(strategy.NewBook(), &corev1.Pod{}, share.Ordinary)
 	return args, err
+}
+
+// target is the expected pods as strategies take them.
+func (a Args) target() (frag.Target, error) {
+	var t frag.Target
+	for i, e := range a.Expected {
+		s := share.Share{Core: e.Core * e.Cards}
+		if e.Memory != "" {
+			memory, err := share.ParseMemory(e.Memory)
+			if err != nil {
+				return nil, fmt.Errorf("expected[%d]: %w", i, err)
+			}
+			s.Memory = memory * share.Memory(e.Cards)
+		}
+		if e.Cards < 1 || e.Core < 0 || e.Core > share.Whole || e.CPUMilli < 0 || !(e.Weight > 0) || math.IsInf(e.Weight, 1) {
+			return nil, fmt.Errorf("expected[%d]: %+v are no pods; cards and weight are above 0, core is 0…100", i, e)
+		}
+		r := placement.Request{CPU: e.CPUMilli, Containers: []placement.Container{{Share: s}}}
+		t = append(t, frag.Weighted{Shape: frag.Shapes(&r)[0], Weight: e.Weight})
+	}
+	return t, nil
 }
 
 // choice is how the place of one pod is chosen.

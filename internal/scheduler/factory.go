@@ -56,6 +56,13 @@ func NewFactory() Factory {
 		if _, err := informer.AddEventHandler(p.inventories.handler()); err != nil {
 			return nil, fmt.Errorf("watch inventories: %w", err)
 		}
+		if args.Learned != "" {
+			p.learned = newLearned(p.book, handle.ClientSet(), args.Learned, handle.ProfileName())
+			if err := p.learned.follow(ctx); err != nil {
+				return nil, err
+			}
+			go p.learned.keep(ctx)
+		}
 		go informer.RunWithContext(ctx)
 		go w.run(ctx)
 		return p, nil

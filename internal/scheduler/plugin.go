@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
@@ -37,6 +38,7 @@ type Plugin struct {
 	inventories *inventories
 	book        *strategy.Book
 	view        *view
+	learned     *learned // nil: nothing is kept
 	shapes      shapes
 	last        atomic.Pointer[lastCycle]
 	wide        pods // to try on all nodes next time
@@ -56,6 +58,9 @@ var (
 
 func newPlugin(handle fwk.Handle, args Args, l *ledger, inv *inventories) *Plugin {
 	reader, book := podshare.Reader{Nano: args.NanoNames}, strategy.NewBook()
+	if expected, err := args.target(); err == nil && len(expected) > 0 { // readArgs saw to the error
+		book.Declare(expected)
+	}
 	return &Plugin{
 		handle: handle, args: args, reader: reader, ledger: l, inventories: inv, book: book,
 		view: newView(&observer{args: args, reader: reader, ledger: l, book: book}, inv),
@@ -110,6 +115,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	}
 	if request == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if p.view.syncs == 0 && p.learned != nil {
+		p.view.experienced = p.learned.restore(klog.FromContext(ctx))
 	}
 	p.view.sync(nodes)
 	if len(pod.Status.Conditions) == 0 { // it was never tried before

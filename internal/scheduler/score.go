@@ -44,13 +44,13 @@ func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.P
 		return nil
 	}
 	least, best := scores[0].Score, 0
-	bestRank := p.args.rank(scores[0].Name)
+	bestRank := p.args.Rank(scores[0].Name)
 	for i := 1; i < len(scores); i++ {
 		least = min(least, scores[i].Score)
 		if scores[i].Score < scores[best].Score {
 			continue
 		}
-		rank := p.args.rank(scores[i].Name)
+		rank := p.args.Rank(scores[i].Name)
 		if scores[i].Score > scores[best].Score || rank < bestRank {
 			best, bestRank = i, rank
 		}
@@ -72,9 +72,9 @@ func proportion(v, least, most int64) int64 {
 	return int64(float64(runnerUp) * (float64(v) - float64(least)) / (float64(most) - float64(least)))
 }
 
-// rank is a node's place in the order that the seed gives: the lowest is taken first.
+// Rank is a node's place in the order that the seed gives: the lowest is taken first.
 // It is the node's name hashed with FNV-1a, spread over all bits.
-func (a Args) rank(node string) uint64 {
+func (a Args) Rank(node string) uint64 {
 	const offset, prime = 0xcbf29ce484222325, 0x100000001b3
 	h := mix(offset ^ a.Seed)
 	for i := range len(node) {

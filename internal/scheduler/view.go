@@ -25,6 +25,7 @@ type view struct {
 	changes     []*record // in the order of their versions; some may be there twice
 	dropped     uint64    // the last version that is in changes no more
 	syncs       uint64
+	experienced bool // those that learn have seen the pods that are there already
 	key         []byte
 }
 
@@ -91,8 +92,7 @@ func (v *view) look(info fwk.NodeInfo, generation int64) *record {
 }
 
 // observe makes r's state anew, and lets those that learn know. Of a node that is new
-// they also learn what its pods had asked for, so that they do not begin with nothing
-// when the scheduler starts.
+// they also learn what its pods had asked for, if they would begin with nothing.
 func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventory) {
 	book := v.observer.book
 	if r.version != 0 {
@@ -100,7 +100,7 @@ func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventor
 	}
 	v.observer.observe(info, inv, &r.nodeState, true)
 	book.Update(nil, &r.Node)
-	if r.version == 0 {
+	if r.version == 0 && !v.experienced {
 		for _, h := range r.holdings {
 			if h.note != "" {
 				book.Observe(h.request)
@@ -142,7 +142,7 @@ func (v *view) since(version uint64) []*record {
 func (v *view) has(r *record) bool { return v.byID[r.id] == r }
 
 func (v *view) add(name string) *record {
-	r := &record{id: len(v.byID), rank: v.observer.args.rank(name)}
+	r := &record{id: len(v.byID), rank: v.observer.args.Rank(name)}
 	if last := len(v.free) - 1; last >= 0 {
 		r.id, v.free = v.free[last], v.free[:last]
 		v.byID[r.id] = r

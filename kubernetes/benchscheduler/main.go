@@ -20,6 +20,8 @@ import (
 	"syscall"
 
 	"k8s.io/klog/v2"
+
+	"github.com/qgpu-project/qgpu/internal/replay"
 )
 
 func main() {
@@ -37,6 +39,7 @@ func run() error {
 	rounds := flag.Int("rounds", 3, "rounds of each kind")
 	placement := flag.String("placement", "binpack", "how nodes and cards are chosen")
 	percentage := flag.Int("percentage", 100, "how many nodes qGPU's profile looks at, in percent; 0: as many as Kubernetes does by default")
+	trace := flag.String("trace", "", "compare with the simulator instead, placing the pods of the openb trace in this folder one by one")
 	verbose := flag.Bool("v", false, "show what the parts log")
 	flag.Parse()
 	if !*verbose {
@@ -60,6 +63,9 @@ func run() error {
 		return err
 	}
 	defer s.close()
+	if *trace != "" {
+		return reportAgreement(ctx, s, *program, *placement, *trace, *pods)
+	}
 	if err := s.writeConfig(*placement, *percentage); err != nil {
 		return err
 	}
@@ -79,6 +85,20 @@ func run() error {
 		}
 		report(nodes, *pods, results[plainKind], results[sharedKind])
 	}
+	return nil
+}
+
+// reportAgreement compares with the simulator on the trace in dir.
+func reportAgreement(ctx context.Context, s *site, program, policy, dir string, pods int) error {
+	t, err := replay.Open(dir, "")
+	if err != nil {
+		return err
+	}
+	found, err := s.agree(ctx, program, policy, comparable(t, pods))
+	if err != nil {
+		return err
+	}
+	fmt.Println(found)
 	return nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/podshare"
+	"github.com/qgpu-project/qgpu/internal/replay"
 	"github.com/qgpu-project/qgpu/kubernetes/controlplane"
 )
 
@@ -108,7 +109,7 @@ func readDefinition(path string) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// cards is how many cards a node has, of cardGiB each.
+// cards is how many cards a measured node has, of cardGiB each.
 const cards, cardGiB = 8, 80
 
 // growTo adds nodes until there are n.
@@ -116,27 +117,36 @@ func (s *site) growTo(ctx context.Context, n int) error {
 	first := s.nodes
 	s.nodes = max(n, first)
 	return each(s.nodes-first, func(i int) error {
-		node := nodeObject(fmt.Sprintf("node-%05d", first+i))
-		if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		u, err := inventoryOf(node.Name, first+i).Unstructured()
-		if err != nil {
-			return err
-		}
-		_, err = s.dynamic.Resource(inventory.Resource).Create(ctx, u, metav1.CreateOptions{})
-		return err
+		return s.addNode(ctx, replay.Node{
+			Name: fmt.Sprintf("node-%05d", first+i), Model: "A100",
+			CPU: 96_000, HostMemoryMiB: 768 << 10, Cards: cards, CardMemoryMiB: cardGiB << 10,
+		}, first+i)
 	})
 }
 
-func nodeObject(name string) *corev1.Node {
+// addNode adds a node, and what an agent would report of its cards.
+func (s *site) addNode(ctx context.Context, n replay.Node, number int) error {
+	if _, err := s.client.CoreV1().Nodes().Create(ctx, nodeObject(n), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	u, err := inventoryOf(n, number).Unstructured()
+	if err != nil {
+		return err
+	}
+	_, err = s.dynamic.Resource(inventory.Resource).Create(ctx, u, metav1.CreateOptions{})
+	return err
+}
+
+func nodeObject(n replay.Node) *corev1.Node {
+	count := int64(n.Cards)
 	amounts := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("96"), corev1.ResourceMemory: resource.MustParse("768Gi"), corev1.ResourcePods: resource.MustParse("110"),
-		podshare.Core: *resource.NewQuantity(100*cards, resource.DecimalSI), podshare.Memory: *resource.NewQuantity(cardGiB*cards, resource.DecimalSI),
-		plainResource: *resource.NewQuantity(16*cards, resource.DecimalSI),
+		corev1.ResourceCPU: *resource.NewMilliQuantity(n.CPU, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(n.HostMemoryMiB<<20, resource.BinarySI),
+		corev1.ResourcePods: resource.MustParse("110"),
+		podshare.Core:       *resource.NewQuantity(100*count, resource.DecimalSI), podshare.Memory: *resource.NewQuantity(n.CardMemoryMiB>>10*count, resource.DecimalSI),
+		plainResource: *resource.NewQuantity(16*count, resource.DecimalSI),
 	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{podshare.EnableLabel: "enable", corev1.LabelHostname: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{podshare.EnableLabel: "enable", corev1.LabelHostname: n.Name}},
 		Status: corev1.NodeStatus{
 			Capacity: amounts, Allocatable: amounts,
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
@@ -144,10 +154,10 @@ func nodeObject(name string) *corev1.Node {
 	}
 }
 
-func inventoryOf(node string, number int) *inventory.CardInventory {
-	inv := &inventory.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: node}, Driver: "kernel", DriverVersion: "550.54.15"}
-	for i := range cards {
-		inv.Cards = append(inv.Cards, inventory.Card{Index: i, UUID: fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", number, i), Model: "NVIDIA A100", MemoryMiB: cardGiB << 10})
+func inventoryOf(n replay.Node, number int) *inventory.CardInventory {
+	inv := &inventory.CardInventory{ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Driver: "kernel", DriverVersion: "550.54.15"}
+	for i := range n.Cards {
+		inv.Cards = append(inv.Cards, inventory.Card{Index: i, UUID: fmt.Sprintf("GPU-%08x-0000-4000-8000-%012x", number, i), Model: n.Model, MemoryMiB: n.CardMemoryMiB})
 	}
 	return inv
 }

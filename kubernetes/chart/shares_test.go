@@ -68,7 +68,7 @@ var rules = []struct {
 	{"greedy without class", pod("greedy=10 memory=4"), "annotate the pod with tke.cloud.tencent.com/app-class: offline"},
 
 	{"node strategy", pod("core=30 memory=5", annotation("qgpu.io/node-placement", "spread")), ""},
-	{"unknown strategy", pod("core=30 memory=5", annotation("qgpu.io/card-placement", "tight")), `annotation qgpu.io/card-placement: "tight" is unknown; write binpack, spread or frag`},
+	{"unknown strategy", pod("core=30 memory=5", annotation("qgpu.io/card-placement", "tight")), `annotation qgpu.io/card-placement: "tight" is unknown; write binpack, spread, frag or fgd`},
 	{"container cards", pod("core=30 memory=5", annotation("qgpu.io/container-cards", "different")), ""},
 	{"unknown container cards", pod("core=30 memory=5", annotation("qgpu.io/container-cards", "one")), "write same, different or any"},
 

@@ -227,3 +227,18 @@ func rolledOut(is *appsv1.DaemonSet, old int64) error {
 	}
 	return nil
 }
+
+// What the scheduler learns of the pods that come outlives it.
+func TestLearnedIsKept(t *testing.T) {
+	shared.run(t, newPod("lesson", "", container("cuda", ask{core: 15, memory: 3}, "sleep", "600")))
+	eventually(t, func() error {
+		kept, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "qgpu-scheduler-learned", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if data := kept.Data["qgpu-scheduler.json"]; !strings.Contains(data, `"core":15,"memory":3221225472`) {
+			return fmt.Errorf("the ConfigMap has %q", data)
+		}
+		return nil
+	})
+}

@@ -20,6 +20,7 @@ type Market struct {
 	census     census
 	pricing    pricing
 	frag       *Frag
+	fgd        *FGD // of this generation; nil: nobody has asked
 	generation uint64
 	seen, due  float64 // pods shown, and how many make the next snapshot due
 	asked      int64   // thousandths of cards that were asked for since the snapshot
@@ -75,13 +76,29 @@ func (m *Market) Update(before, after *placement.Node) {
 func (m *Market) Scorer() (*Frag, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.refresh()
+	return m.frag, m.generation
+}
+
+// FGD is, like Scorer, FGD measuring against the pods to be expected now.
+func (m *Market) FGD() (*FGD, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refresh()
+	if m.fgd == nil {
+		m.fgd = NewFGD(m.learner.Target(), m.census.names())
+	}
+	return m.fgd, m.generation
+}
+
+// refresh makes the scorer anew if it is stale.
+func (m *Market) refresh() {
 	stale := float64(m.asked) >= staleAfter*milli*float64(m.census.cards)
 	if m.frag == nil || m.asked > 0 && (stale || m.seen < memory && m.seen >= m.due) {
-		m.frag = m.snapshot()
+		m.frag, m.fgd = m.snapshot(), nil
 		m.generation++
 		m.asked, m.due = 0, m.seen*early
 	}
-	return m.frag, m.generation
 }
 
 // MarshalJSON writes what m has learned.

@@ -28,6 +28,7 @@ const (
 	Binpack = "binpack" // fill what is in use, keep the rest whole
 	Spread  = "spread"  // use what is idle, so that tenants meet few others
 	Frag    = "frag"    // leave what is free in the form in which it will be asked for
+	FGD     = "fgd"     // the published way to the same end
 )
 
 // Default is the strategy where nobody asks for another.
@@ -41,7 +42,7 @@ var table = []Strategy{
 
 // Names lists the names of all strategies.
 func Names() []string {
-	names := []string{Frag}
+	names := []string{Frag, FGD}
 	for _, s := range table {
 		names = append(names, s.Name)
 	}
@@ -58,9 +59,13 @@ func NewBook() *Book { return &Book{market: frag.NewMarket(frag.Tuned())} }
 // Named is the strategy with a name, by what is known now. Whatever it is, it keeps
 // online and offline tenants apart first.
 func (b *Book) Named(name string) (Strategy, error) {
-	if name == Frag {
+	switch name {
+	case Frag:
 		scorer, version := b.market.Scorer()
-		return Strategy{Name: Frag, Node: apart{scorer}, Card: apart{scorer}, HostCPU: true, Version: version}, nil
+		return learned(name, scorer, version), nil
+	case FGD:
+		scorer, version := b.market.FGD()
+		return learned(name, scorer, version), nil
 	}
 	i := slices.IndexFunc(table, func(s Strategy) bool { return s.Name == name })
 	if i < 0 {
@@ -71,8 +76,26 @@ func (b *Book) Named(name string) (Strategy, error) {
 	return s, nil
 }
 
+// learned is a strategy that rates nodes and cards by one scorer, which changes.
+func learned(name string, s placement.Scorer, version uint64) Strategy {
+	return Strategy{Name: name, Node: apart{s}, Card: apart{s}, HostCPU: true, Version: version}
+}
+
 // Observe shows the book a pod when it first comes.
 func (b *Book) Observe(r *placement.Request) { b.market.Observe(r) }
+
+// Declare tells the book, which knows nothing yet, what pods to expect.
+func (b *Book) Declare(t frag.Target) { b.market.Declare(t, declaredPods) }
+
+// declaredPods is how many pods seen a declaration counts for: some hundred pods later
+// what was seen outweighs it.
+const declaredPods = 200
+
+// MarshalJSON writes what the book has learned of the pods to expect.
+func (b *Book) MarshalJSON() ([]byte, error) { return b.market.MarshalJSON() }
+
+// UnmarshalJSON replaces what the book has learned by what MarshalJSON wrote.
+func (b *Book) UnmarshalJSON(data []byte) error { return b.market.UnmarshalJSON(data) }
 
 // Update tells the book that a node has come, changed or gone: before or after is nil
 // where there was or is none. Neither is kept.

@@ -116,7 +116,7 @@ func TestEqualNodesAreRatedEqually(t *testing.T) {
 }
 
 func TestUnknownName(t *testing.T) {
-	if _, err := NewBook().Named("random"); err == nil || !strings.Contains(err.Error(), "the placements are frag, binpack, spread") {
+	if _, err := NewBook().Named("random"); err == nil || !strings.Contains(err.Error(), "the placements are frag, fgd, binpack, spread") {
 		t.Errorf("Named(random) = %v", err)
 	}
 	mustNamed(t, Default)

@@ -123,8 +123,8 @@ variables:
   - name: strategies
     expression: >-
       ['qgpu.io/node-placement', 'qgpu.io/card-placement'].filter(a,
-        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread', 'frag'])).map(a,
-        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack, spread or frag')
+        !(variables.annotations[?a].orValue('binpack') in ['binpack', 'spread', 'frag', 'fgd'])).map(a,
+        'annotation ' + a + ': "' + variables.annotations[a] + '" is unknown; write binpack, spread, frag or fgd')
   - name: containerCards
     expression: >-
       variables.annotations[?'qgpu.io/container-cards'].orValue('any') in ['same', 'different', 'any'] ? []
