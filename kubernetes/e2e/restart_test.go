@@ -232,7 +232,7 @@ func rolledOut(is *appsv1.DaemonSet, old int64) error {
 func TestLearnedIsKept(t *testing.T) {
 	shared.run(t, newPod("lesson", "", container("cuda", ask{core: 15, memory: 3}, "sleep", "600")))
 	eventually(t, func() error {
-		kept, err := shared.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "qgpu-scheduler-learned", metav1.GetOptions{})
+		kept, err := shared.Client.CoreV1().ConfigMaps(cluster.Namespace).Get(t.Context(), "qgpu-scheduler-learned", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
