@@ -151,8 +151,12 @@ func (a *Agent) report(t tenant.Tenant, pod *corev1.Pod, difference string) {
 	a.nodeEvent("TenantDiffers", "container %s of pod %s/%s (tenant %s): %s; end it with the container runtime", t.Owner.Container, t.Owner.Namespace, t.Owner.Pod, t.ID, difference)
 }
 
-// nodeEvent puts a warning on the agent's Node, under the uid that the kubelet's events use.
+// nodeEvent puts a warning on the agent's Node.
 func (a *Agent) nodeEvent(reason, format string, args ...any) {
-	a.recorder.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.Node, UID: types.UID(a.Node)},
-		corev1.EventTypeWarning, reason, format, args...)
+	a.recorder.Eventf(a.nodeReference(), corev1.EventTypeWarning, reason, format, args...)
+}
+
+// nodeReference is the agent's Node under the uid that the kubelet's events use.
+func (a *Agent) nodeReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: a.Node, UID: types.UID(a.Node)}
 }

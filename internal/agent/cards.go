@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/qgpu-project/qgpu/internal/discovery"
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/placement"
@@ -162,6 +164,13 @@ func (k *cards) snapshot() (driver, version string, list []inventory.Card) {
 	return k.driver, k.version, slices.Clone(k.list)
 }
 
+// records is what is known of cards, also from before the driver was asked.
+func (k *cards) records() []inventory.Card {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.list)
+}
+
 // placementCards are cards as placement sees them, with nothing taken.
 func placementCards(list []inventory.Card) []placement.Card {
 	out := make([]placement.Card, len(list))
@@ -189,7 +198,9 @@ func (a *Agent) watchCards(ctx context.Context) {
 			return
 		}
 		a.Log.Error("the driver cannot be asked for its cards", "err", err)
+		was := a.cards.records()
 		a.cards.fail(err)
+		a.tellHealth(was)
 		a.publish.pull()
 		select {
 		case <-ctx.Done():
@@ -200,7 +211,9 @@ func (a *Agent) watchCards(ctx context.Context) {
 }
 
 func (a *Agent) cardsChanged(driver string, inv discovery.Inventory) {
+	was := a.cards.records()
 	unknown := a.cards.update(driver, inv, a.cardInUse)
+	a.tellHealth(was)
 	a.Log.Info("the driver told its cards", "driver", driver, "version", inv.Version, "cards", len(inv.Cards), "lost", len(inv.Lost))
 	for _, lost := range inv.Lost {
 		a.Log.Warn("a card does not work", "minor", lost.Minor, "address", lost.Address, "reason", lost.Reason)
@@ -211,6 +224,20 @@ func (a *Agent) cardsChanged(driver string, inv discovery.Inventory) {
 	a.publish.pull()
 	a.advertise.pull()
 	a.audit.pull()
+}
+
+// tellHealth puts on the Node what has changed of its cards' health since was.
+func (a *Agent) tellHealth(was []inventory.Card) {
+	for _, c := range a.cards.records() {
+		at := slices.IndexFunc(was, func(old inventory.Card) bool { return sameCard(old, c) })
+		before := at >= 0 && was[at].Unhealthy != ""
+		switch {
+		case c.Unhealthy != "" && !before:
+			a.nodeEvent("CardUnhealthy", "card %d (%s, %s) takes no new tenants: %s", c.Index, c.Model, c.UUID, c.Unhealthy)
+		case c.Unhealthy == "" && before:
+			a.recorder.Eventf(a.nodeReference(), corev1.EventTypeNormal, "CardHealthy", "card %d (%s, %s) takes tenants again", c.Index, c.Model, c.UUID)
+		}
+	}
 }
 
 // cardInUse reports whether a tenant is on a card.

@@ -156,6 +156,10 @@ func TestUnhealthyCardTakesNobody(t *testing.T) {
 	})
 	s.refusedFor(p, "main", "card 0 is unhealthy: fell off the bus", false)
 	s.granted(q, "main", 1)
+	s.event("CardUnhealthy", "card 0 (Tesla T4, "+uuid(0)+") takes no new tenants: fell off the bus")
+	s.driver.set(discovery.Inventory{Version: "550.163.01", Cards: []nvclient.Card{chip(0), chip(1)}}, nil)
+	s.event("CardHealthy", "card 0 (Tesla T4, "+uuid(0)+") takes tenants again")
+	s.granted(p, "main", 0)
 }
 
 // A pod keeps the policy that its node had when it was placed, and a card is shared by
