@@ -65,6 +65,9 @@ nvidia-userspace: $(USERSPACES) ## Fetch NVIDIA's user space into .cache/ (not i
 .cache/nvidia-userspace/%/VERSION:
 	hack/nvidia-userspace $*
 
+.cache/docker/VERSION:
+	hack/docker-engine
+
 .PHONY: demo
 demo: build .cache/nvidia-userspace/535/VERSION ## Show two programs sharing one card
 	$(BIN)/qgpu demo
@@ -73,7 +76,7 @@ demo: build .cache/nvidia-userspace/535/VERSION ## Show two programs sharing one
 test: test-machine ## Run all tests but those in a cluster (as root; elsewhere says what it skips)
 
 .PHONY: test-machine
-test-machine: test-tools build nvidia-userspace ## Run the tests that need no cluster
+test-machine: test-tools build nvidia-userspace .cache/docker/VERSION ## Run the tests that need no cluster
 	CGO_ENABLED=1 hack/go-test -vet=off -race -timeout 15m ./internal/...
 	hack/go-test -vet=off -count 1 -timeout 20m ./e2e/...
 
