@@ -1,4 +1,4 @@
-// Attacker is a program that tries to get more out of its card than its share. It
+// Command attacker is a program that tries to get more out of its card than its share. It
 // runs as a tenant, makes the driver's system calls itself, with hostile arguments,
 // and prints one line of JSON that says how many tries it made and which of them
 // got through. It then keeps what it holds until its standard input closes, so that

@@ -1,4 +1,4 @@
-// Benchscheduler measures how many pods a second qgpu-scheduler binds that ask for shares
+// Command benchscheduler measures how many pods a second qgpu-scheduler binds that ask for shares
 // of cards, against pods that ask for a plain extended resource, which the same program
 // schedules without qGPU's plugin. The API server is real; nodes are objects without a
 // kubelet. All pods exist before the scheduler starts, so that making them costs it

@@ -1,4 +1,4 @@
-// Kplane runs a Kubernetes control plane in one process, for tests.
+// Command kplane runs a Kubernetes control plane in one process, for tests.
 package main
 
 import (

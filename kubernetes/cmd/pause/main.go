@@ -1,4 +1,4 @@
-// Pause is the process of a pod's sandbox: it holds the pod's namespaces, reaps what
+// Command pause is the process of a pod's sandbox: it holds the pod's namespaces, reaps what
 // becomes its child, and ends when it is told to.
 package main
 

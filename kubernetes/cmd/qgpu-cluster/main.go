@@ -1,4 +1,4 @@
-// Qgpu-cluster runs a Kubernetes cluster with simulated GPUs and qGPU on this machine,
+// Command qgpu-cluster runs a Kubernetes cluster with simulated GPUs and qGPU on this machine,
 // until it is interrupted. Nothing of it is left then.
 package main
 
