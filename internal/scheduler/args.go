@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/placement/frag"
 	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
@@ -70,19 +69,17 @@ func readArgs(obj runtime.Object) (Args, error) {
 func (a Args) target() (frag.Target, error) {
 	var t frag.Target
 	for i, e := range a.Expected {
-		s := share.Share{Core: e.Core * e.Cards}
-		if e.Memory != "" {
-			memory, err := share.ParseMemory(e.Memory)
-			if err != nil {
-				return nil, fmt.Errorf("expected[%d]: %w", i, err)
-			}
-			s.Memory = memory * share.Memory(e.Cards)
-		}
 		if e.Cards < 1 || e.Core < 0 || e.Core > share.Whole || e.CPUMilli < 0 || !(e.Weight > 0) || math.IsInf(e.Weight, 1) {
 			return nil, fmt.Errorf("expected[%d]: %+v are no pods; cards and weight are above 0, core is 0…100", i, e)
 		}
-		r := placement.Request{CPU: e.CPUMilli, Containers: []placement.Container{{Share: s}}}
-		t = append(t, frag.Weighted{Shape: frag.Shapes(&r)[0], Weight: e.Weight})
+		shape := frag.Shape{CPU: e.CPUMilli, Cards: e.Cards, Core: e.Core}
+		if e.Memory != "" {
+			var err error
+			if shape.Memory, err = share.ParseMemory(e.Memory); err != nil {
+				return nil, fmt.Errorf("expected[%d]: %w", i, err)
+			}
+		}
+		t = append(t, frag.Weighted{Shape: shape, Weight: e.Weight})
 	}
 	return t, nil
 }

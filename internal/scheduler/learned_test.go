@@ -84,13 +84,13 @@ func TestLearnedNonsense(t *testing.T) {
 // Strategies begin with what the configuration expects.
 func TestExpectedPods(t *testing.T) {
 	read := func(text string) (Args, error) { return readArgs(&runtime.Unknown{Raw: []byte(text)}) }
-	args, err := read("{expected: [{cards: 1, core: 30, memory: 5Gi, weight: 7}, {cards: 2, core: 100, weight: 3}]}")
+	args, err := read("{expected: [{cards: 1, core: 30, memory: 5Gi, weight: 7}, {cards: 2, core: 40, memory: 1Gi, weight: 3}]}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(t, args)
 	got, err := json.Marshal(c.plugin.book)
-	want := `{"version":1,"shapes":[{"cpuMilli":0,"cards":1,"core":30,"memory":5368709120,"weight":140},{"cpuMilli":0,"cards":2,"core":100,"weight":60}]}`
+	want := `{"version":1,"shapes":[{"cpuMilli":0,"cards":1,"core":30,"memory":5368709120,"weight":140},{"cpuMilli":0,"cards":2,"core":40,"memory":1073741824,"weight":60}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("expected are %s, want %s, %v", got, want, err)
 	}
