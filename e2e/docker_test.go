@@ -57,9 +57,7 @@ func (d *docker) host() string { return "unix://" + filepath.Join(d.dir, "docker
 
 // dockerCommand is a command of one of Docker's programs, which finds the others.
 func (d *docker) dockerCommand(name string, args ...string) *exec.Cmd {
-	cmd := d.command(name, args...)
-	cmd.Path = filepath.Join(d.programs, name)
-	cmd.Err = nil
+	cmd := d.command(filepath.Join("..", ".cache", "docker", name), args...)
 	cmd.Env = append(cmd.Env, "PATH="+d.programs+":"+os.Getenv("PATH"), "DOCKER_HOST="+d.host())
 	return cmd
 }
@@ -78,10 +76,9 @@ func (d *docker) must(args ...string) string {
 	return r.stdout
 }
 
-// run is docker run of the test's image.
-func (d *docker) run(args ...string) result {
-	d.t.Helper()
-	return d.call(append([]string{"run", "--rm", "--network=none"}, args...)...)
+// runArgs are those of docker run for a container without a network.
+func runArgs(args ...string) []string {
+	return append([]string{"run", "--rm", "--network=none"}, args...)
 }
 
 // TestDocker has Docker itself run containers with and without a share.
@@ -96,13 +93,13 @@ func TestDocker(t *testing.T) {
 		return append([]string{"--runtime=qgpu", "--env=QGPU_MEMORY=" + memory}, args...)
 	}
 
-	r := d.run(share("1Gi", "test:1", "cudaload", "fill")...)
+	r := d.call(runArgs(share("1Gi", "test:1", "cudaload", "fill")...)...)
 	if r.code != 0 {
 		t.Fatalf("exited with %d: %s", r.code, r.stderr)
 	}
 	checkFull(t, decode[filled](t, r.stdout), 1<<30)
 
-	id := strings.TrimSpace(d.must(append([]string{"run", "--rm", "--network=none", "--detach"}, share("2Gi", "test:1", "sh", "-c", "while :; do read -t 1 x; done")...)...))
+	id := strings.TrimSpace(d.must(runArgs(share("2Gi", "--detach", "test:1", "sh", "-c", "while :; do read -t 1 x; done")...)...))
 	if got := d.must("exec", id, "nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader"); strings.TrimSpace(got) != "2048 MiB" {
 		t.Errorf("what is executed in the container sees %q, want 2048 MiB", got)
 	}
@@ -120,11 +117,11 @@ func TestDocker(t *testing.T) {
 		{"privileged", "may have CAP_SYS_ADMIN", share("1Gi", "--privileged", "test:1", "nvidia-smi")},
 		{"a bad amount", `"much" is not an amount`, share("much", "test:1", "nvidia-smi")},
 	} {
-		if r := d.run(c.args...); r.code == 0 || !strings.Contains(r.stderr, c.want) {
+		if r := d.call(runArgs(c.args...)...); r.code == 0 || !strings.Contains(r.stderr, c.want) {
 			t.Errorf("%s: exited with %d: %s, want %q", c.what, r.code, r.stderr, c.want)
 		}
 	}
-	if r := d.run("--runtime=qgpu", "test:1", "sh", "-c", "echo /dev/nvidia*"); r.code != 0 || strings.TrimSpace(r.stdout) != "/dev/nvidia*" {
+	if r := d.call(runArgs("--runtime=qgpu", "test:1", "sh", "-c", "echo /dev/nvidia*")...); r.code != 0 || strings.TrimSpace(r.stdout) != "/dev/nvidia*" {
 		t.Errorf("a container without a share exited with %d and sees %q: %s", r.code, r.stdout, r.stderr)
 	}
 	d.gone()

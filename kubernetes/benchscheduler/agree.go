@@ -34,10 +34,10 @@ func (a agreement) String() string {
 	return text
 }
 
-// comparable is t as both can play it: without pods that ask for no card, and without
+// playable is t as both can play it: without pods that ask for no card, and without
 // wishes for models, which reach the scheduler as node labels; with memory, which shares
 // of cards must ask for, and core in steps of 5 percent; and with the nodes in the order in which the scheduler takes equals.
-func comparable(t *replay.Trace, pods int) *replay.Trace {
+func playable(t *replay.Trace, pods int) *replay.Trace {
 	t = replay.WithMemory(t, 1)
 	t.Pods = slices.DeleteFunc(t.Pods, func(p replay.Pod) bool { return p.Cards == 0 })
 	t.Pods = t.Pods[:min(len(t.Pods), pods)]

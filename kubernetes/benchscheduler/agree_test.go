@@ -34,7 +34,7 @@ func TestSchedulerAgreesWithSimulator(t *testing.T) {
 	}
 	t.Cleanup(s.close)
 	// Not fgd: the simulator's is told the whole trace, as the published one.
-	got, err := s.agree(t.Context(), program, "frag", comparable(trace, 300))
+	got, err := s.agree(t.Context(), program, "frag", playable(trace, 300))
 	t.Log(got)
 	if err != nil {
 		t.Fatal(err)

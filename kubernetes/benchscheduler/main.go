@@ -94,7 +94,7 @@ func reportAgreement(ctx context.Context, s *site, program, policy, dir string, 
 	if err != nil {
 		return err
 	}
-	found, err := s.agree(ctx, program, policy, comparable(t, pods))
+	found, err := s.agree(ctx, program, policy, playable(t, pods))
 	if err != nil {
 		return err
 	}
