@@ -279,13 +279,7 @@ func TestContainerMediatorKilled(t *testing.T) {
 // have, and on which card.
 func TestPod(t *testing.T) {
 	e := newEngine(t, config{cards: 2})
-	type inventory struct {
-		Cards []struct {
-			UUID  string
-			Minor int
-		}
-	}
-	second := decode[inventory](t, e.mustRun("qgpu-sim", "run", "--", e.program("qgpu-runtime"), "cards")).Cards[1]
+	second := e.cards()[1]
 	on := func(memory share.Memory) agentapi.Grant {
 		return agentapi.Grant{Share: share.Share{Core: 30, Memory: memory}, Policy: share.FixedShare, Driver: "simulated",
 			Slices: []placement.Slice{{Index: second.Minor, UUID: second.UUID, Core: 30, Memory: memory}}}
@@ -294,12 +288,8 @@ func TestPod(t *testing.T) {
 		"main": on(2 * share.GiB), "next": on(14 * share.GiB), "side": {},
 	})
 	pod := func(name string, args ...string) *specs.Spec {
-		spec := e.spec(name, args...)
+		spec := e.ofPod(name, args...)
 		spec.Process.Env = append(spec.Process.Env, "QGPU_MEMORY=15Gi") // a pod's wish counts for nothing
-		spec.Annotations = map[string]string{
-			"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.container-name": name,
-			"io.kubernetes.cri.sandbox-uid": "uid-1", "io.kubernetes.cri.sandbox-namespace": "default", "io.kubernetes.cri.sandbox-name": "pod-1",
-		}
 		return spec
 	}
 	c := e.startContainer("main", pod("main", "cudaload", "fill", "--hold"))
@@ -333,6 +323,84 @@ func TestPod(t *testing.T) {
 	checkFull(t, decode[filled](t, next.line()), 14<<30)
 	next.end()
 	e.mustRuntime("delete", "--force", "next")
+	e.gone()
+}
+
+// listedCard is a card as qgpu-runtime lists it.
+type listedCard struct {
+	UUID  string
+	Minor int
+}
+
+func (e *engine) cards() []listedCard {
+	e.t.Helper()
+	return decode[struct{ Cards []listedCard }](e.t, e.mustRun("qgpu-sim", "run", "--", e.program("qgpu-runtime"), "cards")).Cards
+}
+
+// ofPod is the configuration of pod-1's container name as containerd writes it.
+func (e *engine) ofPod(name string, args ...string) *specs.Spec {
+	spec := e.spec(name, args...)
+	spec.Annotations = map[string]string{
+		"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.container-name": name,
+		"io.kubernetes.cri.sandbox-uid": "uid-1", "io.kubernetes.cri.sandbox-namespace": "default", "io.kubernetes.cri.sandbox-name": "pod-1",
+	}
+	return spec
+}
+
+// TestOutsider passes a tenant's device files to a container of its pod that has no share:
+// neither the container nor what is executed in it can make the driver's calls on them,
+// which a container that nobody filters can.
+func TestOutsider(t *testing.T) {
+	e := newEngine(t, config{})
+	path, err := buildAttacker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := copyFile(filepath.Join(e.image, "bin/attacker"), path); err != nil {
+		t.Fatal(err)
+	}
+	card := e.cards()[0]
+	e.serveAgent(granter{
+		"main": {Share: share.Share{Core: 30, Memory: share.GiB}, Policy: share.FixedShare, Driver: "simulated",
+			Slices: []placement.Slice{{Index: card.Minor, UUID: card.UUID, Core: 30, Memory: share.GiB}}},
+		"side": {Outsider: true}, "plain": {},
+	})
+	passing := filepath.Join(e.dir, "passing")
+	if err := os.Mkdir(passing, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name string, args ...string) *specs.Spec {
+		spec := e.ofPod(name, args...)
+		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: "/passing", Type: "bind", Source: passing, Options: []string{"rbind"}})
+		return spec
+	}
+	send := func(to string) {
+		t.Helper()
+		if r := e.runtime("exec", "main", "attacker", "send", "/passing/"+to); r.code != 0 {
+			t.Fatalf("the tenant passed nothing to %s: %+v", to, r)
+		}
+	}
+	main := e.startContainer("main", pod("main", "cudaload", "fill", "--hold", "--limit", "256Mi"))
+	main.line()
+	const tries = 500
+	side := e.startContainer("side", pod("side", "attacker", "outsider", "/passing/side"))
+	send("side")
+	side.report().check(t, tries)
+	executed := e.startCommand(e.call("exec", "side", "attacker", "outsider", "/passing/executed"))
+	send("executed")
+	executed.report().check(t, tries)
+	plain := e.startContainer("plain", pod("plain", "attacker", "outsider", "/passing/plain"))
+	send("plain")
+	if r := plain.report(); r.Through != r.Tries || r.Tries < tries {
+		t.Errorf("of %d calls in a container without a filter %d reached a file", r.Tries, r.Through)
+	}
+	for id, b := range map[string]*background{"executed": executed, "side": side, "plain": plain, "main": main} {
+		b.end()
+		e.runtime("delete", "--force", id)
+	}
+	if left, _ := os.ReadDir(filepath.Join(e.stateDir, "outsiders")); len(left) > 0 {
+		t.Errorf("what was recorded of containers is left: %v", left)
+	}
 	e.gone()
 }
 

@@ -74,6 +74,7 @@ var attacks = map[string]func(r *report, args []string) error{
 	"filters":      filters,
 	"send":         send,
 	"receive":      receive,
+	"outsider":     outsider,
 	"managed":      managed,
 	"parents":      parents,
 	"hold":         hold,

@@ -93,6 +93,7 @@ func (a *Agent) grant(pod *corev1.Pod, name string) (agentapi.Grant, error) {
 	}
 	at := slices.IndexFunc(request.Containers, func(c placement.Container) bool { return c.Name == name })
 	if at < 0 {
+		none.Outsider = true
 		return none, nil
 	}
 	claim, err := a.claim(pod, request, list)

@@ -24,12 +24,12 @@ func TestGrant(t *testing.T) {
 	if again := s.granted(p, "main", 1); again.Slices[0] != first.Slices[0] {
 		t.Errorf("asked again it is %+v", again)
 	}
-	if grant, refusal := s.ask(p, "helper"); refusal != nil || grant.Slices != nil {
+	if grant, refusal := s.ask(p, "helper"); refusal != nil || grant.Slices != nil || !grant.Outsider {
 		t.Errorf("a container without a share: %+v, %+v", grant, refusal)
 	}
 	plain := s.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain", UID: "u"},
 		Spec: corev1.PodSpec{NodeName: thisNode, Containers: []corev1.Container{{Name: "main"}}}})
-	if grant, refusal := s.ask(plain, "main"); refusal != nil || grant.Slices != nil {
+	if grant, refusal := s.ask(plain, "main"); refusal != nil || grant.Slices != nil || grant.Outsider {
 		t.Errorf("a pod without a share: %+v, %+v", grant, refusal)
 	}
 }

@@ -33,6 +33,8 @@ type Grant struct {
 	Policy share.Policy      `json:"policy"`
 	Slices []placement.Slice `json:"slices"`
 	Driver string            `json:"driver"` // "kernel" or "simulated"
+	// Outsider: the container has no slices, and others of its pod have.
+	Outsider bool `json:"outsider,omitempty"`
 }
 
 // Refusal is why a container gets no grant.

@@ -116,6 +116,11 @@ func Join(ctx context.Context, registry *tenant.Registry, t tenant.Tenant) error
 	return seccomp.Launch(conn, mediator.Filter(abi), seccomp.InstallOptions{})
 }
 
+// FilterOutsider puts the calling thread, which must be locked and which then executes a
+// container's runtime, under the filter of containers without a share in a pod that has
+// some: what tenants pass them of the driver's is of no use to them.
+func FilterOutsider() error { return seccomp.InstallUnsupervised(mediator.OutsiderFilter()) }
+
 // ContainerView is what a container on slices sees of the node's cards, and does not see
 // of others.
 func (n *Node) ContainerView(slices []placement.Slice) devfs.View {

@@ -20,7 +20,7 @@ func Filter(abi *nvabi.ABI) seccomp.Filter {
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, ^uint32(0x1ff), 0)}, Action: seccomp.Notify},
 		{Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.In(1, large(abi.UVMNumbers())...)}, Action: seccomp.Notify},
 	}
-	rules = append(rules, frontendNotices(abi)...)
+	rules = append(rules, ioctlRules(unix.SYS_IOCTL, abi.IoctlMatches(), seccomp.Notify)...)
 	return seccomp.Filter{Rules: append(rules, []seccomp.Rule{
 		{Nr: unix.SYS_OPENAT, When: []seccomp.Condition{opensForBoth(2)}, Action: seccomp.Notify},
 		{Nr: unix.SYS_OPEN, When: []seccomp.Condition{opensForBoth(1)}, Action: seccomp.Notify},
@@ -47,18 +47,31 @@ func Filter(abi *nvabi.ABI) seccomp.Filter {
 	}...)}
 }
 
-// frontendNotices has all that the driver would act on as a frontend ioctl notified: a
-// rule for each mask of the ABI's matches.
-func frontendNotices(abi *nvabi.ABI) []seccomp.Rule {
+// OutsiderFilter is the seccomp filter for programs beside a tenant that have no share:
+// device files of the tenant's, which it may pass them over a socket, are of no use to
+// them. The driver takes calls from whoever holds its files. It needs no mediator, and
+// knows a call by its number and size alone, as the driver does; such calls fail with
+// EPERM.
+func OutsiderFilter() seccomp.Filter {
+	const i386Ioctl = 54 // arch/x86/entry/syscalls/syscall_32.tbl; the driver takes these, too
+	denied := seccomp.Errno(unix.EPERM)
+	deny := func(nr int) []seccomp.Rule {
+		rules := []seccomp.Rule{{Nr: nr, When: []seccomp.Condition{seccomp.In(1, nvabi.AllUVMNumbers()...)}, Action: denied}}
+		return append(rules, ioctlRules(nr, nvabi.ObjectMatches(), denied)...)
+	}
+	return seccomp.Filter{Rules: deny(unix.SYS_IOCTL), I386: deny(i386Ioctl)}
+}
+
+// ioctlRules has what matches say of system call nr, an ioctl, get an action: a rule for
+// each mask.
+func ioctlRules(nr int, matches []nvabi.IoctlMatch, action seccomp.Action) []seccomp.Rule {
 	values := make(map[uint32][]uint32)
-	for _, match := range abi.IoctlMatches() {
+	for _, match := range matches {
 		values[match.Mask] = append(values[match.Mask], match.Value)
 	}
 	var rules []seccomp.Rule
 	for _, mask := range slices.Sorted(maps.Keys(values)) {
-		rules = append(rules, seccomp.Rule{
-			Nr: unix.SYS_IOCTL, When: []seccomp.Condition{seccomp.MaskedIn(1, mask, values[mask]...)}, Action: seccomp.Notify,
-		})
+		rules = append(rules, seccomp.Rule{Nr: nr, When: []seccomp.Condition{seccomp.MaskedIn(1, mask, values[mask]...)}, Action: action})
 	}
 	return rules
 }

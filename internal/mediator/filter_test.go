@@ -12,9 +12,15 @@ import (
 // decide runs a filter's program for a native call, as the kernel would.
 func decide(t *testing.T, code []unix.SockFilter, nr int, args ...uint64) seccomp.Action {
 	t.Helper()
+	return decideOn(t, code, unix.AUDIT_ARCH_X86_64, nr, args...)
+}
+
+// decideOn is decide for a call of the convention arch.
+func decideOn(t *testing.T, code []unix.SockFilter, arch uint32, nr int, args ...uint64) seccomp.Action {
+	t.Helper()
 	data := make([]byte, 64) // struct seccomp_data
 	binary.LittleEndian.PutUint32(data, uint32(nr))
-	binary.LittleEndian.PutUint32(data[4:], unix.AUDIT_ARCH_X86_64)
+	binary.LittleEndian.PutUint32(data[4:], arch)
 	for i, a := range args {
 		binary.LittleEndian.PutUint64(data[16+8*i:], a)
 	}
@@ -155,6 +161,62 @@ func TestEveryDriverCallIsNotified(t *testing.T) {
 	for cmd, r := range tn.m.uvm {
 		if r.why == "" {
 			t.Errorf("UVM command %d: the rule has no reason", cmd)
+		}
+	}
+}
+
+// TestOutsiderFilter has whatever makes or uses an object of the driver fail, on every
+// version, and leaves what others may mean by their ioctls alone.
+func TestOutsiderFilter(t *testing.T) {
+	code, err := OutsiderFilter().Assemble()
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := seccomp.Errno(unix.EPERM)
+	conventions := []struct {
+		arch  uint32
+		ioctl int
+	}{{unix.AUDIT_ARCH_X86_64, unix.SYS_IOCTL}, {unix.AUDIT_ARCH_I386, 54}}
+	for _, c := range conventions {
+		for _, version := range []string{"535.309.01", "550.163.01", "570.133.20", "580.105.08", "590.44.01", "595.45.04"} {
+			v, err := nvabi.ParseVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			abi, err := nvabi.For(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, calls := range abi.Frontend {
+				for _, call := range calls {
+					// Those that neither make nor use objects: nv-ioctl-numbers.h, but these two.
+					tells := call.NR >= 200 && call.NR != nvabi.EscXferCmd && call.NR != nvabi.EscExportToDMABufFD
+					for _, kind := range []uint32{3<<30 | 'F'<<8, 0, 1<<30 | 'T'<<8} {
+						cmd := kind | call.Size<<16 | uint32(call.NR)
+						if got := decideOn(t, code, c.arch, c.ioctl, 3, uint64(cmd)); (got == denied) == tells {
+							t.Errorf("%s: %s as %#x: %#x", version, call.Name, cmd, uint32(got))
+						}
+					}
+				}
+			}
+			for _, cmd := range abi.UVMNumbers() {
+				if got := decideOn(t, code, c.arch, c.ioctl, 3, uint64(cmd)); got != denied {
+					t.Errorf("%s: UVM command %d: %#x", version, cmd, uint32(got))
+				}
+			}
+		}
+		for name, cmd := range map[string]uint64{
+			"TCGETS": unix.TCGETS, "FIONREAD": 0x541b, "FIGETBSZ": 2, "FICLONE": unix.FICLONE, "FS_IOC_GETFLAGS": unix.FS_IOC_GETFLAGS,
+			"SIOCGIFINDEX": unix.SIOCGIFINDEX, "TUNSETIFF": unix.TUNSETIFF, "TUNSETSNDBUF": unix.TUNSETSNDBUF, "TUNGETFEATURES": unix.TUNGETFEATURES,
+			"TUNSETVNETHDRSZ": unix.TUNSETVNETHDRSZ, "BLKGETSIZE64": unix.BLKGETSIZE64, "PERF_EVENT_IOC_ENABLE": unix.PERF_EVENT_IOC_ENABLE,
+			"RNDGETENTCNT": unix.RNDGETENTCNT, "FS_IOC_ENABLE_VERITY": unix.FS_IOC_ENABLE_VERITY,
+		} {
+			if got := decideOn(t, code, c.arch, c.ioctl, 3, cmd); got != seccomp.Allow {
+				t.Errorf("%s: %#x", name, uint32(got))
+			}
+		}
+		if got := decideOn(t, code, c.arch, c.ioctl+1, 3, 0xc020462a); got != seccomp.Allow {
+			t.Errorf("another call: %#x", uint32(got))
 		}
 	}
 }

@@ -88,3 +88,35 @@ func (a *ABI) UVMNumbers() []uint32 {
 	slices.Sort(numbers)
 	return numbers
 }
+
+// ObjectMatches returns, sorted, what a filter must match so that who is behind it neither
+// makes nor uses objects of the driver, by whatever file and with whatever version that
+// this package knows: RM's own ioctls, the ioctl that wraps others, and export of memory.
+// Those of the operating-system layer that only tell or connect something are not among
+// them: some of their numbers are other drivers', such as tun's.
+func ObjectMatches() []IoctlMatch {
+	var matches []IoctlMatch
+	for _, row := range frontendCalls {
+		if row.nr >= EscCardInfo && row.nr != EscXferCmd && row.nr != EscExportToDMABufFD {
+			continue
+		}
+		for _, size := range row.size {
+			if size != gone {
+				matches = append(matches, IoctlMatch{Value: size<<16 | uint32(row.nr), Mask: IoctlMask})
+			}
+		}
+	}
+	slices.SortFunc(matches, func(a, b IoctlMatch) int { return cmp.Compare(a.Value, b.Value) })
+	return slices.Compact(matches)
+}
+
+// AllUVMNumbers returns, sorted, the commands of /dev/nvidia-uvm in any version that this
+// package knows.
+func AllUVMNumbers() []uint32 {
+	var numbers []uint32
+	for _, row := range uvmCalls {
+		numbers = append(numbers, row.cmd)
+	}
+	slices.Sort(numbers)
+	return numbers
+}

@@ -1,6 +1,7 @@
 package ociruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,22 +18,29 @@ import (
 )
 
 // create prepares a container: if it is to have cards, its tenant runs afterwards, its
-// bundle is edited, and this thread is filtered.
+// bundle is edited, and this thread is filtered. If others of its pod have cards and it
+// has none, this thread is filtered for that.
 func create(ctx context.Context, s Settings, line *commandLine) error {
 	var spec specs.Spec
 	bundle, err := readDocument(line.config(), &spec)
 	if err != nil {
 		return fmt.Errorf("read the bundle: %w", err)
 	}
-	c, driver, err := claim(ctx, s, &spec)
-	if c == nil || err != nil {
+	claim, err := claimOf(ctx, s, &spec)
+	switch {
+	case err != nil:
 		return err
+	case claim.outsider:
+		return createOutsider(s, line.id)
+	case claim.container == nil:
+		return nil
 	}
+	c := claim.container
 	c.ID = line.id
 	if s.Userspace != "" {
 		os.Setenv(userspace.Variable, s.Userspace)
 	}
-	node, err := launch.Attach(ctx, driver, s.SimDir)
+	node, err := launch.Attach(ctx, claim.driver, s.SimDir)
 	if err != nil {
 		return err
 	}
@@ -76,33 +84,44 @@ func create(ctx context.Context, s Settings, line *commandLine) error {
 
 func tenantsDir(s Settings) string { return filepath.Join(s.StateDir, "tenants") }
 
-// claim is what a container may have and on which driver, or nil if it has no cards.
-func claim(ctx context.Context, s Settings, spec *specs.Spec) (*launch.Container, string, error) {
+// createOutsider records container id as one that must not use what tenants pass it, and
+// filters this thread.
+func createOutsider(s Settings, id string) error {
+	if err := tenant.At(s.StateDir).NoteOutsider(id); err != nil {
+		return err
+	}
+	return launch.FilterOutsider()
+}
+
+// claim is what a container may have.
+type claim struct {
+	container *launch.Container // nil: no cards
+	driver    string
+	outsider  bool // others of its pod have cards
+}
+
+func claimOf(ctx context.Context, s Settings, spec *specs.Spec) (claim, error) {
 	who, err := identify(spec.Annotations)
 	if err != nil || who.sandbox || spec.Process == nil {
-		return nil, "", err
+		return claim{}, err
 	}
 	c := launch.Container{Program: spec.Process.Args}
 	if who.pod == nil {
 		w, err := wishOf(spec.Process.Env)
 		if w == nil || err != nil {
-			return nil, "", err
+			return claim{}, err
 		}
 		c.Share, c.Policy, c.Card = w.share, w.policy, w.card
-		return &c, s.Driver, nil
+		return claim{container: &c, driver: s.Driver}, nil
 	}
 	agent := agentapi.Client{Socket: filepath.Join(s.StateDir, agentapi.DefaultSocket)}
 	grant, err := agent.Grant(ctx, *who.pod)
 	if err != nil || len(grant.Slices) == 0 {
-		return nil, "", err
+		return claim{outsider: grant.Outsider}, err
 	}
 	c.Share, c.Policy, c.Slices = grant.Share, grant.Policy, grant.Slices
 	c.Owner = &tenant.Owner{PodUID: who.pod.PodUID, Namespace: who.pod.PodNamespace, Pod: who.pod.PodName, Container: who.pod.Name}
-	driver := grant.Driver
-	if driver == "" {
-		driver = s.Driver
-	}
-	return &c, driver, nil
+	return claim{container: &c, driver: cmp.Or(grant.Driver, s.Driver)}, nil
 }
 
 // How long, and how often, start waits for room that was granted: who had it before has

@@ -11,9 +11,13 @@ import (
 )
 
 // execute prepares a process to be executed in a container: if that is a tenant, this
-// thread is filtered afterwards, by a filter whose calls the same mediator answers.
+// thread is filtered afterwards, by a filter whose calls the same mediator answers. If it is
+// an outsider, this thread is filtered as its first process is.
 func execute(ctx context.Context, s Settings, line *commandLine) error {
 	registry := tenant.At(s.StateDir)
+	if registry.IsOutsider(line.id) {
+		return launch.FilterOutsider()
+	}
 	t, ok, err := registry.Find(line.id)
 	if err != nil || !ok || !t.Container {
 		return err

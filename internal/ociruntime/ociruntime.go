@@ -76,7 +76,7 @@ const sweepPatience = 10 * time.Second
 // place is free when the engine takes the container for gone.
 func remove(ctx context.Context, s Settings, runc string, line *commandLine) error {
 	registry := tenant.At(s.StateDir)
-	if !registry.Has(line.id) {
+	if !registry.Has(line.id) && !registry.IsOutsider(line.id) {
 		return become(runc, line.args)
 	}
 	cmd := exec.CommandContext(ctx, runc, line.args...)
@@ -93,6 +93,9 @@ func remove(ctx context.Context, s Settings, runc string, line *commandLine) err
 		return &cli.ExitError{Code: max(exit.ExitCode(), 1)}
 	case err != nil:
 		return fmt.Errorf("start %s: %w", runc, err)
+	}
+	if err := registry.ForgetOutsider(line.id); err != nil {
+		return err
 	}
 	return registry.Sweep(ctx, line.id, sweepPatience)
 }

@@ -28,19 +28,17 @@ func (f Filter) Assemble() ([]unix.SockFilter, error) {
 		return nil, err
 	}
 	p := program{nearest: make(map[label]label)}
-	next := p.ret(f.Default)
-	calls, rules := f.byCall()
-	for _, nr := range slices.Backward(calls) {
-		body := p.rules(rules[nr], f.Default)
-		next = p.jump(unix.BPF_JEQ, uint32(nr), body, next)
-	}
-	// Foreign conventions first: every number below is an x86-64 one.
 	foreign := p.ret(f.Foreign)
-	next = p.jump(unix.BPF_JGE, x32Bit, foreign, next)
-	next = p.load(offsetNr, next)
-	foreign = p.ret(f.Foreign)
-	next = p.jump(unix.BPF_JEQ, unix.AUDIT_ARCH_X86_64, next, foreign)
-	p.load(offsetArch, next)
+	if len(f.I386) > 0 {
+		i386 := p.load(offsetNr, p.calls(f.I386, f.Default))
+		foreign = p.jump(unix.BPF_JEQ, unix.AUDIT_ARCH_I386, i386, p.ret(f.Foreign))
+	}
+	native := p.calls(f.Rules, f.Default)
+	// x32 first: every number below is an x86-64 one.
+	native = p.jump(unix.BPF_JGE, x32Bit, p.ret(f.Foreign), native)
+	native = p.load(offsetNr, native)
+	native = p.jump(unix.BPF_JEQ, unix.AUDIT_ARCH_X86_64, native, foreign)
+	p.load(offsetArch, native)
 	if len(p.reversed) > maxInstructions {
 		return nil, fmt.Errorf("seccomp: the filter needs %d instructions, the kernel takes %d: use fewer rules or values", len(p.reversed), maxInstructions)
 	}
@@ -48,16 +46,16 @@ func (f Filter) Assemble() ([]unix.SockFilter, error) {
 	return p.reversed, nil
 }
 
-// byCall groups the rules by call number, in order of first appearance.
-func (f Filter) byCall() (calls []int, rules map[int][]Rule) {
-	rules = make(map[int][]Rule)
-	for _, r := range f.Rules {
-		if _, ok := rules[r.Nr]; !ok {
+// byCall groups rules by call number, in order of first appearance.
+func byCall(rules []Rule) (calls []int, of map[int][]Rule) {
+	of = make(map[int][]Rule)
+	for _, r := range rules {
+		if _, ok := of[r.Nr]; !ok {
 			calls = append(calls, r.Nr)
 		}
-		rules[r.Nr] = append(rules[r.Nr], r)
+		of[r.Nr] = append(of[r.Nr], r)
 	}
-	return calls, rules
+	return calls, of
 }
 
 // A program is written from its end to its beginning, since BPF only jumps
@@ -115,6 +113,17 @@ func (p *program) jump(op uint16, k uint32, yes, no label) label {
 func (p *program) load(offset uint32, next label) label {
 	p.near(next, 0)
 	return p.emit(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset)
+}
+
+// calls writes one convention's rules, for who has loaded the call's number.
+func (p *program) calls(rules []Rule, fallback Action) label {
+	next := p.ret(fallback)
+	calls, of := byCall(rules)
+	for _, nr := range slices.Backward(calls) {
+		body := p.rules(of[nr], fallback)
+		next = p.jump(unix.BPF_JEQ, uint32(nr), body, next)
+	}
+	return next
 }
 
 // rules writes one call's rules; when none matches, fallback applies.

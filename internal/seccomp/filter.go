@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -32,24 +33,27 @@ func (a Action) valid() bool {
 	return a&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && e >= 1 && e <= maxErrno
 }
 
-// A Filter describes which system calls are notified. It concerns native x86-64
-// calls; the other two call conventions of the processor have an action of
-// their own.
+// A Filter describes what becomes of system calls. It concerns native x86-64
+// calls first; the other two call conventions of the processor have an action of
+// their own, and i386 may have rules.
 type Filter struct {
 	// Rules are tried in order; the first that matches decides. Calls named by
 	// earlier rules are recognised sooner.
 	Rules []Rule
+	// I386 are rules for i386 calls, by that convention's numbers. They cannot
+	// notify: the arguments have another layout. If there are none, Foreign decides.
+	I386 []Rule
 	// Default is the action when no rule matches; unset means Allow.
 	Default Action
-	// Foreign is the action for i386 and x32 calls; unset means Errno(ENOSYS). It
-	// cannot be Notify: their arguments have another layout.
+	// Foreign is the action for x32 calls, and for i386 calls where these have no rules;
+	// unset means Errno(ENOSYS). It cannot be Notify.
 	Foreign Action
 }
 
 // A Rule gives calls of one number, whose arguments satisfy all conditions, an
 // action.
 type Rule struct {
-	Nr     int // x86-64 system call number
+	Nr     int // system call number
 	When   []Condition
 	Action Action
 }
@@ -111,7 +115,7 @@ func (c Condition) validate() error {
 
 func (r Rule) validate() error {
 	if r.Nr < 0 || r.Nr >= x32Bit {
-		return fmt.Errorf("%d is not an x86-64 system call number", r.Nr)
+		return fmt.Errorf("%d is not a system call number", r.Nr)
 	}
 	if !r.Action.valid() {
 		return fmt.Errorf("action %#x is none of Allow, Notify and Errno(1…%d)", uint32(r.Action), maxErrno)
@@ -142,6 +146,18 @@ func (f Filter) resolved() (Filter, error) {
 		if err := r.validate(); err != nil {
 			return f, fmt.Errorf("seccomp: rule %d (system call %d) of the filter: %w", i, r.Nr, err)
 		}
+	}
+	for i, r := range f.I386 {
+		err := r.validate()
+		if err == nil && r.Action == Notify {
+			err = errors.New("it cannot notify")
+		}
+		if err != nil {
+			return f, fmt.Errorf("seccomp: i386 rule %d (system call %d) of the filter: %w", i, r.Nr, err)
+		}
+	}
+	if f.Default == Notify && len(f.I386) > 0 {
+		return f, errors.New("seccomp: a filter with i386 rules cannot notify by default")
 	}
 	return f, nil
 }

@@ -63,13 +63,17 @@ func loadWord(d callData, offset uint32) (uint32, error) {
 
 // meaning is what a description says about a call, straight from its words.
 func meaning(f Filter, d callData) Action {
-	if d.arch != unix.AUDIT_ARCH_X86_64 || uint32(d.nr)&x32Bit != 0 || d.nr < 0 {
-		if f.Foreign == 0 {
-			return Errno(unix.ENOSYS)
-		}
+	rules := f.Rules
+	switch {
+	case d.arch == unix.AUDIT_ARCH_X86_64 && uint32(d.nr)&x32Bit == 0 && d.nr >= 0:
+	case d.arch == unix.AUDIT_ARCH_I386 && len(f.I386) > 0:
+		rules = f.I386
+	case f.Foreign == 0:
+		return Errno(unix.ENOSYS)
+	default:
 		return f.Foreign
 	}
-	for _, r := range f.Rules {
+	for _, r := range rules {
 		if r.Nr == int(d.nr) && !slices.ContainsFunc(r.When, func(c Condition) bool { return !holds(c, d) }) {
 			return r.Action
 		}
@@ -118,8 +122,15 @@ func genFilter(t *rapid.T) Filter {
 			Action: genAction.Draw(t, "action"),
 		}
 	})
+	deny := rapid.Map(rule, func(r Rule) Rule {
+		if r.Action == Notify {
+			r.Action = Errno(1)
+		}
+		return r
+	})
 	return Filter{
 		Rules:   rapid.SliceOfN(rule, 0, 5).Draw(t, "rules"),
+		I386:    rapid.SliceOfN(deny, 0, 3).Draw(t, "i386"),
 		Default: rapid.SampledFrom([]Action{0, Allow, Errno(1)}).Draw(t, "default"),
 		Foreign: rapid.SampledFrom([]Action{0, Allow, Errno(2)}).Draw(t, "foreign"),
 	}
@@ -135,7 +146,7 @@ func genCall(t *rapid.T, f Filter) callData {
 	for i := range d.args {
 		d.args[i] = rapid.Uint64().Draw(t, "arg")
 	}
-	for _, r := range f.Rules {
+	for _, r := range slices.Concat(f.Rules, f.I386) {
 		if !rapid.Bool().Draw(t, "aim") {
 			continue
 		}
@@ -291,8 +302,10 @@ func TestFilterErrors(t *testing.T) {
 		{"errno 0", Filter{Rules: []Rule{{Nr: 16, Action: Errno(0)}}}, "none of Allow"},
 		{"kill", Filter{Default: unix.SECCOMP_RET_KILL_PROCESS}, "default action"},
 		{"notify foreign", Filter{Foreign: Notify}, "foreign"},
-		{"negative number", Filter{Rules: []Rule{{Nr: -1, Action: Allow}}}, "not an x86-64"},
-		{"x32 number", Filter{Rules: []Rule{{Nr: x32Bit | 16, Action: Allow}}}, "not an x86-64"},
+		{"negative number", Filter{Rules: []Rule{{Nr: -1, Action: Allow}}}, "not a system call"},
+		{"x32 number", Filter{Rules: []Rule{{Nr: x32Bit | 16, Action: Allow}}}, "not a system call"},
+		{"notify i386", Filter{I386: []Rule{{Nr: 54, Action: Notify}}}, "i386 rule 0 (system call 54) of the filter: it cannot notify"},
+		{"notify i386 by default", Filter{I386: []Rule{{Nr: 54, Action: Errno(1)}}, Default: Notify}, "cannot notify by default"},
 		{"seventh argument", rule(In(6, 1)), "argument 6 does not exist"},
 		{"negative argument", rule(AtLeast(-1, 1)), "argument -1 does not exist"},
 		{"empty set", rule(In(1)), "empty"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +53,29 @@ func Install(f Filter, o InstallOptions) (Installed, error) {
 		in, err = install(code, !o.Interruptible)
 	}
 	return in, explainInstall(err)
+}
+
+// InstallUnsupervised is [Install] for a filter that notifies nobody, and so needs no
+// supervisor and leaves the task free to have a listener of another filter.
+func InstallUnsupervised(f Filter) error {
+	notifies := func(r Rule) bool { return r.Action == Notify }
+	if f.Default == Notify || slices.ContainsFunc(f.Rules, notifies) {
+		return errors.New("seccomp: a filter without a supervisor notifies one")
+	}
+	code, err := f.Assemble()
+	if err != nil {
+		return err
+	}
+	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	defer runtime.KeepAlive(code)
+	_, err = setModeFilter(0, &prog)
+	if errors.Is(err, unix.EACCES) {
+		if err := setNoNewPrivs(); err != nil {
+			return err
+		}
+		_, err = setModeFilter(0, &prog)
+	}
+	return explainInstall(err)
 }
 
 func install(code []unix.SockFilter, waitKillable bool) (Installed, error) {

@@ -94,6 +94,12 @@ func TestContainersHaveSharesOfTheirOwn(t *testing.T) {
 	if output := shared.exec(t, pod, "none", "ls", "/dev"); strings.Contains(output, "nvidia") {
 		t.Errorf("the container without a share has devices: %s", output)
 	}
+	// What the others pass it is of no use to it, nor to what is executed in it.
+	for _, process := range []string{"1", "self"} {
+		if output := shared.exec(t, pod, "none", "cat", "/proc/"+process+"/status"); !strings.Contains(output, "Seccomp_filters:\t1\n") {
+			t.Errorf("process %s of the container without a share is not filtered: %s", process, output)
+		}
+	}
 }
 
 func TestWholeCards(t *testing.T) {
