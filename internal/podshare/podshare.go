@@ -1,7 +1,7 @@
 // Package podshare reads shares off pods and writes placements on them: which
-// resource names mean what, which annotations, and the form of the placement that
-// travels in a Binding. It is pure functions over Kubernetes' types; it talks to
-// no API server and knows no node.
+// resource names mean what, which annotations, which card models a pod's choice of
+// nodes leaves it, and the form of the placement that travels in a Binding. It is pure
+// functions over Kubernetes' types; it talks to no API server and keeps no node.
 package podshare
 
 import (
