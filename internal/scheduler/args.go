@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,8 @@ type ExpectedPods struct {
 	Memory   string  `json:"memory,omitempty"` // of each card, such as 5Gi
 	CPUMilli int64   `json:"cpuMilli,omitempty"`
 	Weight   float64 `json:"weight"` // their part of the pods, relative to others' weights
+	// Models is the card models that will do, as nvidia-smi names them; none: any.
+	Models []string `json:"models,omitempty"`
 }
 
 // readArgs reads what the scheduler's configuration says of the plugin; nil: nothing.
@@ -72,7 +75,10 @@ func (a Args) target() (frag.Target, error) {
 		if e.Cards < 1 || e.Core < 0 || e.Core > share.Whole || e.CPUMilli < 0 || !(e.Weight > 0) || math.IsInf(e.Weight, 1) {
 			return nil, fmt.Errorf("expected[%d]: %+v are no pods; cards and weight are above 0, core is 0…100", i, e)
 		}
-		shape := frag.Shape{CPU: e.CPUMilli, Cards: e.Cards, Core: e.Core}
+		if slices.ContainsFunc(e.Models, func(m string) bool { return m == "" || strings.Contains(m, "|") }) {
+			return nil, fmt.Errorf("expected[%d]: models are %q; write each name alone, as nvidia-smi does", i, e.Models)
+		}
+		shape := frag.Shape{CPU: e.CPUMilli, Cards: e.Cards, Core: e.Core, Models: frag.JoinModels(e.Models)}
 		if e.Memory != "" {
 			var err error
 			if shape.Memory, err = share.ParseMemory(e.Memory); err != nil {

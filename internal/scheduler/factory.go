@@ -47,6 +47,7 @@ func NewFactory() Factory {
 			if pod, ok := obj.(*corev1.Pod); ok {
 				shared.drop(pod.UID)
 				p.wide.take(pod.UID)
+				p.unlearned.take(pod.UID)
 			}
 		}})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -114,10 +115,16 @@ func (c *cluster) filter(pod *corev1.Pod) (state *cycleState, fit []fwk.NodeInfo
 	return state, fit, why
 }
 
-// choose runs the plugin up to the scores, and returns the node that wins.
+// choose runs the plugin, and NodeAffinity beside it, up to the scores, and returns the
+// node that wins.
 func (c *cluster) choose(pod *corev1.Pod) (*cycleState, string, fwk.NodeScoreList) {
 	ctx := context.Background()
 	state, fit, _ := c.filter(pod)
+	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
+	fit = slices.DeleteFunc(fit, func(n fwk.NodeInfo) bool {
+		match, err := affinity.Match(n.Node())
+		return err != nil || !match
+	})
 	if len(fit) == 0 {
 		return state, "", nil
 	}

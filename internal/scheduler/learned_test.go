@@ -39,7 +39,8 @@ func TestLearnedOutlivesTheScheduler(t *testing.T) {
 	if leader.restore(klog.Background()) {
 		t.Error("there was something to restore in an empty ConfigMap")
 	}
-	leader.book.Observe(&placement.Request{CPU: 2000, Containers: []placement.Container{{Share: share.Share{Core: 30, Memory: 5 * share.GiB}}}})
+	leader.book.Observe(&placement.Request{CPU: 2000, Models: []string{"Tesla T4", "NVIDIA A100"},
+		Containers: []placement.Container{{Share: share.Share{Core: 30, Memory: 5 * share.GiB}}}})
 	for _, l := range []*learned{standby, leader} {
 		if err := l.save(t.Context()); err != nil {
 			t.Fatal(err)
@@ -56,7 +57,7 @@ func TestLearnedOutlivesTheScheduler(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	got, err := json.Marshal(standby.book)
-	if err != nil || string(got) != data() || !strings.Contains(data(), `"core":30,"memory":5368709120`) {
+	if err != nil || string(got) != data() || !strings.Contains(data(), `"core":30,"memory":5368709120,"models":"NVIDIA A100|Tesla T4"`) {
 		t.Errorf("the successor knows %s, the ConfigMap has %s, %v", got, data(), err)
 	}
 	writes := func() (n int) {
@@ -84,22 +85,23 @@ func TestLearnedNonsense(t *testing.T) {
 // Strategies begin with what the configuration expects.
 func TestExpectedPods(t *testing.T) {
 	read := func(text string) (Args, error) { return readArgs(&runtime.Unknown{Raw: []byte(text)}) }
-	args, err := read("{expected: [{cards: 1, core: 30, memory: 5Gi, weight: 7}, {cards: 2, core: 40, memory: 1Gi, weight: 3}]}")
+	args, err := read("{expected: [{cards: 1, core: 30, memory: 5Gi, weight: 7}, {cards: 2, core: 40, memory: 1Gi, weight: 3, models: [Tesla T4, NVIDIA A100]}]}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(t, args)
 	got, err := json.Marshal(c.plugin.book)
-	want := `{"version":1,"shapes":[{"cpuMilli":0,"cards":1,"core":30,"memory":5368709120,"weight":140},{"cpuMilli":0,"cards":2,"core":40,"memory":1073741824,"weight":60}]}`
+	want := `{"version":1,"shapes":[{"cpuMilli":0,"cards":1,"core":30,"memory":5368709120,"weight":140},{"cpuMilli":0,"cards":2,"core":40,"memory":1073741824,"models":"NVIDIA A100|Tesla T4","weight":60}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("expected are %s, want %s, %v", got, want, err)
 	}
 	for text, want := range map[string]string{
-		"{expected: [{cards: 0, core: 30, weight: 1}]}":               "expected[0]",
-		"{expected: [{cards: 1, core: 130, weight: 1}]}":              "core is 0…100",
-		"{expected: [{cards: 1, core: 30, weight: 0}]}":               "weight",
-		"{expected: [{cards: 1, core: 30, memory: five, weight: 1}]}": `memory "five"`,
-		"{learned: qgpu-scheduler-learned}":                           "write namespace/name",
+		"{expected: [{cards: 0, core: 30, weight: 1}]}":                "expected[0]",
+		"{expected: [{cards: 1, core: 130, weight: 1}]}":               "core is 0…100",
+		"{expected: [{cards: 1, core: 30, weight: 0}]}":                "weight",
+		"{expected: [{cards: 1, core: 30, memory: five, weight: 1}]}":  `memory "five"`,
+		"{expected: [{cards: 1, core: 30, weight: 1, models: [A|B]}]}": "write each name alone",
+		"{learned: qgpu-scheduler-learned}":                            "write namespace/name",
 	} {
 		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -42,6 +42,7 @@ type Plugin struct {
 	shapes      shapes
 	last        atomic.Pointer[lastCycle]
 	wide        pods // to try on all nodes next time
+	unlearned   pods // that no node would do for when they came
 }
 
 var (
@@ -120,8 +121,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		p.view.experienced = p.learned.restore(klog.FromContext(ctx))
 	}
 	p.view.sync(nodes)
-	if len(pod.Status.Conditions) == 0 { // it was never tried before
-		p.book.Observe(request)
+	first := len(pod.Status.Conditions) == 0 // it was never tried before
+	if (p.unlearned.take(pod.UID) || first) && !p.view.learn(pod, request) {
+		p.unlearned.put(pod.UID)
 	}
 	choice, err := p.args.choose(p.book, pod, request.Containers[0].Share.Class)
 	if err != nil {

@@ -3,9 +3,11 @@ package scheduler
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
+	"github.com/qgpu-project/qgpu/internal/placement"
 )
 
 // view is the states of all nodes, as of the last sync. What has not changed is not
@@ -25,7 +27,10 @@ type view struct {
 	changes     []*record // in the order of their versions; some may be there twice
 	dropped     uint64    // the last version that is in changes no more
 	syncs       uint64
-	experienced bool // those that learn have seen the pods that are there already
+	experienced bool   // those that learn have seen the pods that are there already
+	relabelled  uint64 // counts changes of nodes' labels and of their cards' models
+	models      models
+	found       []foundPod // on nodes that are new in this sync
 	key         []byte
 }
 
@@ -35,11 +40,19 @@ type record struct {
 	id         int    // its place in view.byID
 	rank       uint64 // among equals, by the seed
 	generation int64
+	object     *corev1.Node
 	inventory  *inventory.CardInventory
+	learned    bool   // those that learn have seen its pods
 	version    uint64 // a new one, unique in the view, whenever the state is another
 	key        string // the state, without CPU
 	cpuKey     string // the state, with CPU
 	seen       uint64 // a sync that had the node, not long before the last
+}
+
+// foundPod is a pod that had its node before the view saw it.
+type foundPod struct {
+	pod     *corev1.Pod
+	request *placement.Request
 }
 
 // forgetAfter is how many syncs a node may be away before its record goes. A sync may be
@@ -67,6 +80,10 @@ func (v *view) sync(nodes []fwk.NodeInfo) {
 		}
 	}
 	v.epoch = epoch
+	for _, p := range v.found {
+		v.learn(p.pod, p.request)
+	}
+	v.found = nil
 	if v.syncs%forgetAfter == 0 {
 		v.forget()
 	}
@@ -87,12 +104,13 @@ func (v *view) look(info fwk.NodeInfo, generation int64) *record {
 		r.generation = generation
 		v.moments.put(r, v.byID)
 	}
-	r.inventory, r.seen = inv, v.syncs
+	r.object, r.inventory, r.seen = info.Node(), inv, v.syncs
 	return r
 }
 
-// observe makes r's state anew, and lets those that learn know. Of a node that is new
-// they also learn what its pods had asked for, if they would begin with nothing.
+// observe makes r's state anew, and lets those that learn know. Of a node whose cards are
+// new they also learn what its pods had asked for, if they would begin with nothing: when
+// all nodes are known, since which models a pod may have depends on all.
 func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventory) {
 	book := v.observer.book
 	if r.version != 0 {
@@ -100,10 +118,14 @@ func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventor
 	}
 	v.observer.observe(info, inv, &r.nodeState, true)
 	book.Update(nil, &r.Node)
-	if r.version == 0 && !v.experienced {
-		for _, h := range r.holdings {
-			if h.note != "" {
-				book.Observe(h.request)
+	if !r.sameChoice(info.Node(), inv) {
+		v.relabelled++
+	}
+	if !r.learned && inv != nil && !v.experienced {
+		r.learned = true
+		for _, p := range info.GetPods() {
+			if h := r.holdings[p.GetPod().UID]; h != nil && h.note != "" {
+				v.found = append(v.found, foundPod{p.GetPod(), h.request})
 			}
 		}
 	}
@@ -161,6 +183,7 @@ func (v *view) forget() {
 	for name, r := range v.byName {
 		if r.seen+forgetAfter <= v.syncs {
 			delete(v.byName, name)
+			v.relabelled++
 			v.observer.book.Update(&r.Node, nil)
 			v.byID[r.id] = nil
 			v.free = append(v.free, r.id)

@@ -31,7 +31,7 @@ func (s Shape) serves(model string) bool {
 	if s.Models == "" {
 		return true
 	}
-	for m := range strings.SplitSeq(s.Models, "|") {
+	for m := range strings.SplitSeq(s.Models, modelSeparator) {
 		if m == model {
 			return true
 		}
@@ -50,12 +50,18 @@ func compareShapes(a, b Shape) int {
 // out.
 func Shapes(r *placement.Request) []Shape { return appendShapes(nil, r) }
 
-func appendShapes(shapes []Shape, r *placement.Request) []Shape {
-	models := r.Models
+// JoinModels is a shape's form of a list of card models, whatever its order.
+func JoinModels(models []string) string {
 	if !slices.IsSorted(models) {
 		models = slices.Sorted(slices.Values(models))
 	}
-	joined, first := strings.Join(models, "|"), len(shapes)
+	return strings.Join(models, modelSeparator)
+}
+
+const modelSeparator = "|"
+
+func appendShapes(shapes []Shape, r *placement.Request) []Shape {
+	joined, first := JoinModels(r.Models), len(shapes)
 	for i := range r.Containers {
 		c := &r.Containers[i]
 		if c.Stage == placement.Init {
