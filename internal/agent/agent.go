@@ -60,6 +60,7 @@ type Config struct {
 	Kubelet     Kubelet // nil: it is not asked
 	StateDir    string
 	NanoNames   bool   // advertise Nano GPU's resource names, too
+	Listen      string // where it tells what tenants use, such as :5678; empty: nowhere
 	Version     string // the agent's own
 	Log         *slog.Logger
 }
@@ -70,6 +71,7 @@ type Agent struct {
 	registry *tenant.Registry
 	cards    cards
 	promises promises
+	uses     uses
 	recorder record.EventRecorder
 
 	pods        cache.SharedIndexInformer
@@ -144,6 +146,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if a.Listen != "" {
+		port, err := net.Listen("tcp", a.Listen)
+		if err != nil {
+			return errors.Join(fmt.Errorf("listen for who asks what tenants use: %w", err), listener.Close())
+		}
+		all.Go(func() {
+			if err := agentapi.Serve(ctx, port, agentapi.UseHandler(a, a.Log)); err != nil {
+				a.Log.Error("nobody can ask any more what tenants use", "err", err)
+			}
+		})
+	}
 	for _, informer := range []cache.SharedIndexInformer{a.pods, a.node, a.inventories} {
 		all.Go(func() { informer.RunWithContext(ctx) })
 	}

@@ -1,6 +1,6 @@
-// Package agentapi is the contract between a node's agent and its runtime wrapper:
-// one question over a unix socket, HTTP with JSON. It links no Kubernetes code, since
-// qgpu-runtime does not.
+// Package agentapi is what a node's agent is asked, in HTTP with JSON: by the runtime
+// wrapper, over a unix socket, what a container may have; by anybody, on a port, what
+// tenants use. It links no Kubernetes code, since qgpu-runtime does not.
 package agentapi
 
 import (

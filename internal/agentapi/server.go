@@ -123,7 +123,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	})
 	err := server.Serve(l)
 	if stop() { // it ended by itself
-		return fmt.Errorf("serve the runtime: %w", err)
+		return fmt.Errorf("serve on %v: %w", l.Addr(), err)
 	}
 	<-stopped
 	return nil

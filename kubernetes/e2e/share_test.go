@@ -174,3 +174,49 @@ func TestInitContainersAndSidecars(t *testing.T) {
 		}
 	}
 }
+
+// What a pod uses is seen from outside: by its node's agent, through the API server.
+func TestUseIsTold(t *testing.T) {
+	const quota = 5 << 10 // MiB
+	hold := container("main", ask{core: 30, memory: 5}, "sh", "-c", "sleep 1000000 | cudaload fill --hold --limit 2Gi")
+	pod := shared.run(t, newPod("use", turing, hold, container("idle", ask{core: 10, memory: 1})))
+	type row struct {
+		Pod, Container string
+		Used           *int64   `json:"memoryUsedBytes"`
+		Busy           *float64 `json:"busyPercent"`
+	}
+	eventually(t, func() error {
+		var rows []row
+		if err := json.Unmarshal([]byte(shared.plugin(t, "pods", "-o", "json")), &rows); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if r.Pod != pod.Name || r.Container != "main" {
+				continue
+			}
+			if r.Used == nil || *r.Used < 2<<30 || *r.Used > quota*mib || r.Busy == nil || *r.Busy != 0 {
+				return fmt.Errorf("it holds 2 GiB and computes nothing, and %+v is told", r)
+			}
+			return nil
+		}
+		return fmt.Errorf("it is not among %+v", rows)
+	})
+	eventually(t, func() error {
+		var rows []struct {
+			Node string
+			Used *int64 `json:"memoryUsedBytes"`
+		}
+		if err := json.Unmarshal([]byte(shared.plugin(t, "top", "-o", "json")), &rows); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if r.Used == nil || (r.Node == turing) != (*r.Used >= 2<<30) && r.Node != "all" {
+				return fmt.Errorf("node %s uses %+v", r.Node, r.Used)
+			}
+		}
+		return nil
+	})
+	if table := shared.plugin(t, "pods"); !strings.Contains(table, "USED") {
+		t.Errorf("the table is\n%s", table)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -241,6 +242,17 @@ func (s *site) exec(t testing.TB, pod *corev1.Pod, container string, command ...
 		t.Fatalf("%v\n%s", err, output)
 	}
 	return output
+}
+
+// plugin runs kubectl qgpu as the cluster's administrator.
+func (s *site) plugin(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.Bin, "kubectl-qgpu"), append(args, "--kubeconfig", s.Kubeconfig)...)
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kubectl qgpu %s: %v", strings.Join(args, " "), err)
+	}
+	return string(output)
 }
 
 // node is the node called name.

@@ -43,6 +43,7 @@ type options struct {
 	bin          string
 	podResources string
 	nano         bool
+	listen       string
 	level        slog.Level
 }
 
@@ -73,6 +74,7 @@ func (o *options) runCommand() *cobra.Command {
 	f.StringVar(&o.bin, "bin-dir", "", "folder of qgpu-runtime and qgpu-sim; empty: the agent's own")
 	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock", "the kubelet's socket; empty: it is not asked")
 	f.BoolVar(&o.nano, "nano", false, "know the resource names of Nano GPU, too")
+	f.StringVar(&o.listen, "listen", "", "address to tell on what tenants use, such as :5678; empty: nowhere")
 	f.TextVar(&o.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	return c
 }
@@ -92,7 +94,7 @@ func (o *options) run(ctx context.Context) error {
 		o.bin = filepath.Dir(exe)
 	}
 	config := agent.Config{
-		Node: o.node, StateDir: o.stateDir, NanoNames: o.nano, Version: version(), Log: log,
+		Node: o.node, StateDir: o.stateDir, NanoNames: o.nano, Listen: o.listen, Version: version(), Log: log,
 		Driver: discovery.Finder{Driver: o.driver, SimDir: o.simDir, Bin: o.bin},
 	}
 	if err := o.connect(&config); err != nil {
@@ -162,7 +164,8 @@ func version() string {
 	return strings.Trim(info.Main.Version, "()")
 }
 
-// probeCommand is what a pod's probes run: the agent listens on a unix socket alone.
+// probeCommand is what a pod's probes run: the agent is asked for containers on a unix
+// socket.
 func (o *options) probeCommand() *cobra.Command {
 	var ready bool
 	c := &cobra.Command{

@@ -91,16 +91,21 @@ func (o *options) connect() (*rest.Config, error) {
 // view reads the cluster. Pods of all namespaces count, whichever are shown: they share
 // cards.
 func (o *options) view(ctx context.Context) (*clusterview.View, error) {
+	_, objects, err := o.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return clusterview.Of(objects), nil
+}
+
+func (o *options) read(ctx context.Context) (*rest.Config, clusterview.Objects, error) {
 	config, err := o.connect()
 	if err != nil {
-		return nil, err
+		return nil, clusterview.Objects{}, err
 	}
 	objects, err := Read(ctx, config)
-	if err != nil {
-		return nil, err
-	}
 	objects.Handler = o.handler
-	return clusterview.Of(objects), nil
+	return config, objects, err
 }
 
 // page is how many objects one answer of the API server brings.

@@ -2,6 +2,7 @@ package kubecmd
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/qgpu-project/qgpu/internal/clusterview"
 	"github.com/qgpu-project/qgpu/internal/inventory"
@@ -88,7 +90,7 @@ func slice(node string, card, core, gib int, class share.Class) placed {
 
 func examplePod(t *testing.T, name, class string, limits corev1.ResourceList, on ...placed) corev1.Pod {
 	t.Helper()
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(created)}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(created)}}
 	if class != "" {
 		p.Annotations[podshare.ClassLabel] = class
 	}
@@ -114,13 +116,22 @@ func examplePod(t *testing.T, name, class string, limits corev1.ResourceList, on
 
 func TestTables(t *testing.T) {
 	v := example(t)
+	used := readUses(t.Context(), agents("gpu-1", "gpu-2", "gpu-9"), map[string]bool{"gpu-1": true, "gpu-2": true}, exampleUse)
+	if len(used.problems) != 0 {
+		t.Errorf("problems: %v", used.problems)
+	}
 	tables := map[string]func(io.Writer) error{
-		"nodes":          func(w io.Writer) error { return writeNodes(w, nodeRows(v)) },
-		"nodes-none":     func(w io.Writer) error { return writeNodes(w, nil) },
-		"nodes.json":     func(w io.Writer) error { return writeJSON(w, nodeRows(v)) },
-		"pods":           func(w io.Writer) error { return writePods(w, podRows(v, "")) },
-		"pods-none":      func(w io.Writer) error { return writePods(w, podRows(v, "other")) },
-		"top":            func(w io.Writer) error { rows, all := sumRows(v); return writeSums(w, rows, all) },
+		"nodes":        func(w io.Writer) error { return writeNodes(w, nodeRows(v)) },
+		"nodes-none":   func(w io.Writer) error { return writeNodes(w, nil) },
+		"nodes.json":   func(w io.Writer) error { return writeJSON(w, nodeRows(v)) },
+		"pods":         func(w io.Writer) error { return writePods(w, podRows(v, used, "")) },
+		"pods-none":    func(w io.Writer) error { return writePods(w, podRows(v, uses{}, "other")) },
+		"top":          func(w io.Writer) error { rows, all := sumRows(v, used); return writeSums(w, rows, all) },
+		"pods-unknown": func(w io.Writer) error { return writePods(w, podRows(v, uses{}, "")) },
+		"top-unknown": func(w io.Writer) error {
+			rows, all := sumRows(v, uses{})
+			return errors.Join(writeSums(w, rows, all), writeProblems(w, []string{"gpu-1: what is used there is not known: no answer"}))
+		},
 		"explain-waits":  func(w io.Writer) error { return writeExplanation(w, v.Explain(v.Pod("default", "waits"))) },
 		"explain-split":  func(w io.Writer) error { return writeExplanation(w, v.Explain(v.Pod("default", "split"))) },
 		"explain-placed": func(w io.Writer) error { return writeExplanation(w, v.Explain(v.Pod("default", "train"))) },

@@ -1,6 +1,8 @@
 package kubecmd
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,11 +25,13 @@ type podRow struct {
 	Node      string            `json:"node,omitempty"`
 	Share     share.Share       `json:"share"`
 	Slices    []placement.Slice `json:"slices,omitempty"`
+	Used      *share.Memory     `json:"memoryUsedBytes,omitempty"` // nil: not known
+	Busy      *float64          `json:"busyPercent,omitempty"`     // of a card's compute; nil: not known
 	Problem   string            `json:"problem,omitempty"`
 }
 
 // podRows lists the containers with shares. An empty namespace is all.
-func podRows(v *clusterview.View, namespace string) []podRow {
+func podRows(v *clusterview.View, u uses, namespace string) []podRow {
 	rows := []podRow{}
 	for _, p := range v.Pods {
 		if namespace != "" && p.Object.Namespace != namespace {
@@ -49,20 +53,42 @@ func podRows(v *clusterview.View, namespace string) []podRow {
 			if p.Placement != nil {
 				row.Slices = p.Placement.Containers[c.Name]
 			}
+			var problem string
+			row.Used, row.Busy, problem = u.container(string(p.Object.UID), c.Name)
+			row.Problem = cmp.Or(p.Problem, problem)
 			rows = append(rows, row)
 		}
 	}
 	return rows
 }
 
+// nodesOf are the nodes that rows lie on.
+func nodesOf(rows []podRow) map[string]bool {
+	nodes := make(map[string]bool)
+	for _, r := range rows {
+		nodes[r.Node] = true
+	}
+	return nodes
+}
+
 func (o *options) podsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "pods",
 		Aliases: []string{"pod"},
-		Short:   "List pods with shares, and the cards that they lie on",
-		Args:    cobra.NoArgs,
+		Short:   "List pods with shares, the cards that they lie on, and what they use",
+		Long: `Lists the containers that ask for shares, the cards that they lie on, and what they use.
+
+USED is card memory, as the container's mediator counts it. BUSY is its part of a card's
+compute over the last second, where that is known: drivers measure cards, so it is "-"
+where another tenant has work on the same card. Both come from the node's agent, through
+the API server: whoever asks needs "get" on pods/proxy in the chart's namespace.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v, err := o.view(c.Context())
+			config, objects, err := o.read(c.Context())
+			if err != nil {
+				return err
+			}
+			ask, err := throughServer(config)
 			if err != nil {
 				return err
 			}
@@ -70,8 +96,12 @@ func (o *options) podsCommand() *cobra.Command {
 			if o.allNamespaces {
 				namespace = ""
 			}
-			rows := podRows(v, namespace)
-			return o.print(c.OutOrStdout(), rows, func(w io.Writer) error { return writePods(w, rows) })
+			v := clusterview.Of(objects)
+			u := readUses(c.Context(), objects.Pods, nodesOf(podRows(v, uses{}, namespace)), ask)
+			rows := podRows(v, u, namespace)
+			return o.print(c.OutOrStdout(), rows, func(w io.Writer) error {
+				return errors.Join(writePods(w, rows), writeProblems(w, u.problems))
+			})
 		},
 	}
 	o.outputFlag(c)
@@ -85,10 +115,10 @@ func writePods(w io.Writer, rows []podRow) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "NAMESPACE\tPOD\tCONTAINER\tPHASE\tCORE\tMEMORY\tCLASS\tNODE\tCARDS")
+	fmt.Fprintln(t, "NAMESPACE\tPOD\tCONTAINER\tPHASE\tCORE\tBUSY\tMEMORY\tUSED\tCLASS\tNODE\tCARDS")
 	for _, r := range rows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", r.Namespace, r.Pod, dash(r.Container), r.Phase,
-			core(r.Share), memory(r), r.Share.Class, dash(r.Node), dash(cards(r.Slices)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", r.Namespace, r.Pod, dash(r.Container), r.Phase,
+			core(r.Share), busyText(r.Busy), memory(r), usedText(r.Used), r.Share.Class, dash(r.Node), dash(cards(r.Slices)))
 	}
 	if err := t.Flush(); err != nil {
 		return err

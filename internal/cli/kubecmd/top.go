@@ -1,6 +1,7 @@
 package kubecmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -11,7 +12,7 @@ import (
 	"github.com/qgpu-project/qgpu/internal/share"
 )
 
-// sumRow is what is given out of a node's cards, or of all.
+// sumRow is what is given out and used of a node's cards, or of all.
 type sumRow struct {
 	Node    string       `json:"node"`
 	Cards   int          `json:"cards"`
@@ -23,18 +24,24 @@ type sumRow struct {
 	Tenants int          `json:"tenants"`
 	// Largest is the most memory free on one card that is healthy.
 	Largest share.Memory `json:"largestFreeBytes"`
+	// What tenants use, of 100 a card and of Memory; nil where that is not known of all
+	// cards.
+	Busy *float64      `json:"busyPercent,omitempty"`
+	Used *share.Memory `json:"memoryUsedBytes,omitempty"`
 }
 
-func sumRows(v *clusterview.View) (rows []sumRow, all sumRow) {
-	all.Node = "all"
+func sumRows(v *clusterview.View, u uses) (rows []sumRow, all sumRow) {
+	all = sumRow{Node: "all", Used: new(share.Memory), Busy: new(float64)}
 	rows = []sumRow{}
 	for _, n := range v.Nodes {
-		row := sumRow{Node: n.Name, Cards: len(n.Cards)}
+		row := sumRow{Node: n.Name, Cards: len(n.Cards), Used: new(share.Memory), Busy: new(float64)}
 		for _, c := range n.Cards {
 			row.Core += c.Core
 			row.Taken += c.Taken
 			row.Memory += c.Memory
 			row.Tenants += c.Tenants
+			used, busy := u.card(n.Name, c.UUID)
+			row.Used, row.Busy = sum(row.Used, used), sum(row.Busy, busy)
 			switch {
 			case c.Unhealthy != "":
 				row.Unfit++
@@ -53,24 +60,45 @@ func sumRows(v *clusterview.View) (rows []sumRow, all sumRow) {
 		all.Memory += row.Memory
 		all.Tenants += row.Tenants
 		all.Largest = max(all.Largest, row.Largest)
+		all.Used, all.Busy = sum(all.Used, row.Used), sum(all.Busy, row.Busy)
 	}
 	return rows, all
+}
+
+// sum is nil if one of its parts is: not known.
+func sum[N ~int64 | ~uint64 | ~float64](a, b *N) *N {
+	if a == nil || b == nil {
+		return nil
+	}
+	s := *a + *b
+	return &s
 }
 
 func (o *options) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Sum up what is given out of each node's cards",
-		Long: `Sums up what is given out of each node's cards, by the pods' placements. What pods
-use of it at this moment no object of the API server says: see "qgpu top" on the node.`,
+		Short: "Sum up what is given out and used of each node's cards",
+		Long: `Sums up what is given out of each node's cards, by the pods' placements, and what
+tenants use of them at this moment, as each node's agent tells through the API server:
+whoever asks needs "get" on pods/proxy in the chart's namespace.
+
+CORE and MEMORY are given out, BUSY and USED are used: the part of the last second in
+which cards computed, and memory.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v, err := o.view(c.Context())
+			config, objects, err := o.read(c.Context())
 			if err != nil {
 				return err
 			}
-			rows, all := sumRows(v)
-			return o.print(c.OutOrStdout(), append(rows, all), func(w io.Writer) error { return writeSums(w, rows, all) })
+			ask, err := throughServer(config)
+			if err != nil {
+				return err
+			}
+			u := readUses(c.Context(), objects.Pods, nil, ask)
+			rows, all := sumRows(clusterview.Of(objects), u)
+			return o.print(c.OutOrStdout(), append(rows, all), func(w io.Writer) error {
+				return errors.Join(writeSums(w, rows, all), writeProblems(w, u.problems))
+			})
 		},
 	}
 	o.outputFlag(c)
@@ -79,16 +107,21 @@ use of it at this moment no object of the API server says: see "qgpu top" on the
 
 func writeSums(w io.Writer, rows []sumRow, all sumRow) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tCARDS\tIDLE\tUNHEALTHY\tCORE\tMEMORY\tTENANTS\tLARGEST FREE")
+	fmt.Fprintln(t, "NODE\tCARDS\tIDLE\tUNHEALTHY\tCORE\tBUSY\tMEMORY\tUSED\tTENANTS\tLARGEST FREE")
 	for _, r := range append(rows, all) {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%d\t%v\n", r.Node, r.Cards, r.Idle, r.Unfit, percent(int64(r.Core), int64(r.Cards)*share.Whole),
-			fmt.Sprintf("%v/%v %s", r.Taken, r.Memory, percent(int64(r.Taken), int64(r.Memory))), r.Tenants, r.Largest)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%d\t%v\n", r.Node, r.Cards, r.Idle, r.Unfit, percent(int64(r.Core), int64(r.Cards)*share.Whole), busyOf(r),
+			fmt.Sprintf("%v/%v %s", r.Taken, r.Memory, percent(int64(r.Taken), int64(r.Memory))), usedText(r.Used), r.Tenants, r.Largest)
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	return t.Flush()
+}
+
+// busyOf is the mean of a row's cards.
+func busyOf(r sumRow) string {
+	if r.Busy == nil || r.Cards == 0 {
+		return "-"
 	}
-	_, err := fmt.Fprintln(w, "\nGiven out, by placements. What is used of it, `qgpu top` tells on each node.")
-	return err
+	mean := *r.Busy / float64(r.Cards)
+	return busyText(&mean)
 }
 
 func percent(part, of int64) string {

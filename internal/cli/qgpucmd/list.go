@@ -1,7 +1,6 @@
 package qgpucmd
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,40 +13,6 @@ import (
 	"github.com/qgpu-project/qgpu/internal/tenant"
 )
 
-// listed is a tenant with what its mediator tells, as JSON output shows it.
-type listed struct {
-	tenant.Tenant
-	State *tenant.State `json:"state,omitempty"`
-	Error string        `json:"error,omitempty"` // why State is missing
-}
-
-func (o *options) list(ctx context.Context) ([]listed, error) {
-	r, err := tenant.OpenRegistry(o.stateDir)
-	if err != nil {
-		return nil, err
-	}
-	tenants, err := r.List()
-	if err != nil {
-		return nil, err
-	}
-	all := []listed{}
-	for _, t := range tenants {
-		all = append(all, withState(ctx, r, t))
-	}
-	return all, nil
-}
-
-func withState(ctx context.Context, r *tenant.Registry, t tenant.Tenant) listed {
-	l := listed{Tenant: t}
-	state, err := r.State(ctx, t.ID)
-	if err != nil {
-		l.Error = err.Error()
-		return l
-	}
-	l.State = &state
-	return l
-}
-
 func (o *options) psCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -55,7 +20,11 @@ func (o *options) psCommand() *cobra.Command {
 		Short: "List the tenants of this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			tenants, err := o.list(c.Context())
+			r, err := tenant.OpenRegistry(o.stateDir)
+			if err != nil {
+				return err
+			}
+			tenants, err := r.ObserveAll(c.Context())
 			if err != nil {
 				return err
 			}
@@ -86,7 +55,7 @@ func (o *options) inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeJSON(c.OutOrStdout(), withState(c.Context(), r, t))
+			return writeJSON(c.OutOrStdout(), r.Observe(c.Context(), t))
 		},
 	}
 }
@@ -97,7 +66,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-func writeTable(w io.Writer, tenants []listed) error {
+func writeTable(w io.Writer, tenants []tenant.Observation) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tPROGRAM\tCARD\tCORE\tMEMORY\tSINCE")
 	for _, l := range tenants {
@@ -115,7 +84,7 @@ func program(args []string) string {
 	return string(text)
 }
 
-func cardList(l listed) string {
+func cardList(l tenant.Observation) string {
 	var cards []string
 	for _, s := range l.Placement {
 		cards = append(cards, fmt.Sprint(s.Index))
@@ -123,14 +92,14 @@ func cardList(l listed) string {
 	return strings.Join(cards, ",")
 }
 
-func core(l listed) string {
+func core(l tenant.Observation) string {
 	if l.Share.Core == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%d%%", l.Share.Core)
 }
 
-func memory(l listed) string {
+func memory(l tenant.Observation) string {
 	if l.State == nil {
 		return "unknown"
 	}

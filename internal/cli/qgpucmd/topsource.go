@@ -4,11 +4,9 @@ import (
 	"context"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/qgpu-project/qgpu/internal/launch"
-	"github.com/qgpu-project/qgpu/internal/placement"
 	"github.com/qgpu-project/qgpu/internal/share"
 	"github.com/qgpu-project/qgpu/internal/simgpu/host"
 	"github.com/qgpu-project/qgpu/internal/tenant"
@@ -106,16 +104,10 @@ func (s *source) need(ctx context.Context, driver string) error {
 
 // read asks every tenant's mediator and arranges what they tell by card.
 func (s *source) read(ctx context.Context) (frame, error) {
-	living, err := s.registry.List()
+	tenants, err := s.registry.ObserveAll(ctx)
 	if err != nil {
 		return frame{}, err
 	}
-	tenants := make([]listed, len(living))
-	var wg sync.WaitGroup
-	for i, t := range living {
-		wg.Go(func() { tenants[i] = withState(ctx, s.registry, t) })
-	}
-	wg.Wait()
 	var cards []cardView
 	for _, driver := range []string{launch.DriverKernel, launch.DriverSimulated} {
 		n := s.nodes[driver]
@@ -130,77 +122,27 @@ func (s *source) read(ctx context.Context) (frame, error) {
 }
 
 // arrange puts tenants on their cards.
-func arrange(cards []cardView, tenants []listed) []cardView {
+func arrange(cards []cardView, tenants []tenant.Observation) []cardView {
 	for i := range cards {
 		c := &cards[i]
-		here := slices.DeleteFunc(slices.Clone(tenants), func(l listed) bool { return sliceOn(l, c.uuid) == nil })
+		here := slices.DeleteFunc(slices.Clone(tenants), func(l tenant.Observation) bool { return l.SliceOn(c.uuid) == nil })
+		c.busy = tenant.Busy(c.uuid, here)
 		for _, l := range here {
 			c.policy = l.Policy
 			c.tenants = append(c.tenants, tenantOn(l, *c, here))
-			if s := stateOn(l, c.uuid); s != nil && s.Compute != nil && c.busy == nil {
-				c.busy = &s.Compute.Busy
-			}
 		}
 	}
 	return cards
 }
 
-func tenantOn(l listed, c cardView, here []listed) tenantView {
-	placed := sliceOn(l, c.uuid)
+func tenantOn(l tenant.Observation, c cardView, here []tenant.Observation) tenantView {
+	placed := l.SliceOn(c.uuid)
 	t := tenantView{
 		id: l.ID, program: l.Program, class: l.Share.Class, core: placed.Core, quota: placed.Memory,
-		since: l.Since, state: l.State, failure: l.Error, compute: computeOf(l, c.uuid, here),
+		since: l.Since, state: l.State, failure: l.Error, compute: l.ComputeOn(c.uuid, here),
 	}
-	if s := stateOn(l, c.uuid); s != nil {
+	if s := l.StateOn(c.uuid); s != nil {
 		t.used, t.quota = s.Used, s.Quota
 	}
 	return t
-}
-
-// computeOf is l's use of a card's compute in percent, or nil where it does not follow
-// from the use of the whole card. here are the card's tenants.
-func computeOf(l listed, uuid string, here []listed) *float64 {
-	own, none := stateOn(l, uuid), 0.0
-	switch {
-	case own == nil:
-		return nil
-	case own.Groups == 0 && !l.Share.WholeCards():
-		return &none
-	case own.Compute == nil:
-		return nil
-	case own.Compute.Busy == 0:
-		return &none
-	case !own.Compute.Own:
-		return nil
-	}
-	for _, other := range here {
-		if other.ID == l.ID {
-			continue
-		}
-		if s := stateOn(other, uuid); s == nil || s.Groups > 0 {
-			return nil // it may have had a part of that
-		}
-	}
-	return &own.Compute.Busy
-}
-
-func sliceOn(l listed, uuid string) *placement.Slice {
-	for i, s := range l.Placement {
-		if s.UUID == uuid {
-			return &l.Placement[i]
-		}
-	}
-	return nil
-}
-
-func stateOn(l listed, uuid string) *tenant.CardState {
-	if l.State == nil {
-		return nil
-	}
-	for i, c := range l.State.Cards {
-		if c.UUID == uuid {
-			return &l.State.Cards[i]
-		}
-	}
-	return nil
 }
