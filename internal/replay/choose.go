@@ -1,6 +1,10 @@
 package replay
 
-import "math"
+import (
+	"math"
+
+	"github.com/qgpu-project/qgpu/internal/placement/frag"
+)
 
 // noRoom is the rate of a node without room.
 const noRoom = math.MinInt64
@@ -40,13 +44,17 @@ func (c *chooser) find(p *pod, fresh bool) (node, card int, ok bool) {
 		n := len(c.cluster.nodes)
 		*r = rates{make([]uint32, n), make([]int64, n), make([]int16, n)}
 	}
+	var kept frag.Kept
+	if k, ok := c.rater.(keeper); ok && p.cards > 0 {
+		kept = k.kept()
+	}
 	best := int64(noRoom)
 	for i, version := range c.cluster.version {
 		if r.version[i] != version || !c.keep {
 			c.rate(r, i, p)
 			r.version[i] = version
 		}
-		if r.score[i] > best {
+		if r.score[i] > best && !kept.Keeps(&c.cluster.nodes[i], &p.request) {
 			best, node = r.score[i], i
 		}
 	}

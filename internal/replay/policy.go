@@ -27,6 +27,9 @@ type learner interface {
 	see(p *pod) bool
 }
 
+// keeper is a rater that keeps empty nodes from some pods.
+type keeper interface{ kept() frag.Kept }
+
 // setting is what a policy is made from.
 type setting struct {
 	target  frag.Target // the pods of the trace, for policies that are told
@@ -76,7 +79,7 @@ func parseWeights(text string) (frag.Weights, error) {
 	w := frag.Tuned()
 	fields := map[string]*float64{
 		"stranded": &w.Stranded, "exact": &w.Exact, "coarse": &w.Coarse, "cpu": &w.CPU,
-		"scarce": &w.Scarce, "whole": &w.Whole, "draining": &w.Draining, "reserve": &w.Reserve,
+		"scarce": &w.Scarce, "whole": &w.Whole, "draining": &w.Draining, "reserve": &w.Reserve, "kept": &w.Kept,
 	}
 	if text == "" {
 		return w, nil
@@ -181,10 +184,17 @@ func newLearning(s setting) rater {
 	for i := range c.nodes {
 		l.market.Update(nil, &c.nodes[i])
 	}
-	c.before = func(n *placement.Node) { l.market.Update(n, nil) }
-	c.after = func(n *placement.Node) { l.market.Update(nil, n) }
+	var was placement.Node
+	c.before = func(n *placement.Node) {
+		cards := append(was.Cards[:0], n.Cards...)
+		was = *n
+		was.Cards = cards
+	}
+	c.after = func(n *placement.Node) { l.market.Update(&was, n) }
 	return l
 }
+
+func (l *learning) kept() frag.Kept { return l.market.Kept() }
 
 func (l *learning) see(p *pod) bool {
 	l.market.Observe(&p.request)

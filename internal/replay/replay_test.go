@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"math/rand"
 	"reflect"
@@ -255,6 +256,43 @@ func TestFragKeepsWholeNodes(t *testing.T) {
 	}
 	if 2*lost["frag"] > lost["random"] {
 		t.Errorf("pods of eight cards lost: %v", lost)
+	}
+}
+
+// TestWholeNodesDoNotStarve has more pods come than find room: those that need whole nodes are
+// turned away far more often where no empty node is kept for them, and hardly less is in use where
+// some are.
+func TestWholeNodesDoNotStarve(t *testing.T) {
+	trace := &Trace{Name: "mixed"}
+	for i := range 100 {
+		trace.Nodes = append(trace.Nodes, Node{Name: fmt.Sprintf("n%03d", i), CPU: 96_000, HostMemoryMiB: 1 << 20, Model: "A", Cards: 8, CardMemoryMiB: 16 << 10})
+	}
+	for i := range 200 {
+		p := Pod{Name: fmt.Sprintf("p%03d", i), CPU: 1000, HostMemoryMiB: 1 << 10, Cards: 1, CoreMilli: 1000}
+		switch {
+		case i%50 == 0:
+			p.Cards = 8
+		case i%2 == 0:
+			p.CoreMilli = 500
+		}
+		trace.Pods = append(trace.Pods, p)
+	}
+	lost := map[string]float64{}
+	use := map[string]float64{}
+	const eight, seeds = 4, 4
+	for _, policy := range []string{"frag", "frag:kept=0"} {
+		for seed := range int64(seeds) {
+			run := Churn{Load: 1.1, WarmUp: 2, Measured: 4}.Run(trace, policy, seed)
+			lost[policy] += percent(int64(run.Lost[eight]), int64(run.Arrived[eight])) / seeds
+			use[policy] += run.Steady / seeds
+		}
+	}
+	t.Logf("lost %v, in use %v", lost, use)
+	if lost["frag"] > lost["frag:kept=0"]/2 || lost["frag:kept=0"] < 50 {
+		t.Errorf("of pods of eight cards %v %% are turned away", lost)
+	}
+	if use["frag"] < use["frag:kept=0"]-1 {
+		t.Errorf("%v %% of the cards are in use", use)
 	}
 }
 

@@ -23,6 +23,8 @@ type modelStock struct {
 	// free counts cards by what is free of them: core in percent, then memory in
 	// levels of the card's.
 	free [share.Whole + 1][memoryLevels + 1]int
+	// nodes and empty count nodes by how many cards they have, all of one model.
+	nodes, empty [maxIdle + 1]int
 }
 
 // memoryLevels is in how many parts a card's memory is told apart by prices.
@@ -54,6 +56,13 @@ func (c *census) add(n *placement.Node, sign int) {
 	}
 	for g := 2; g <= maxIdle; g++ {
 		c.blocks[g] += sign * (idle / g)
+	}
+	if size := len(n.Cards); size > 0 && size <= maxIdle {
+		s := c.models[n.Cards[0].Model]
+		s.nodes[size] += sign
+		if idle == size {
+			s.empty[size] += sign
+		}
 	}
 }
 

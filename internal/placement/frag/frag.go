@@ -18,6 +18,7 @@ type Weights struct {
 	Whole    float64 // part of the idle cards of a node that are no longer together
 	Draining float64 // part of Whole for each card that is idle towards such a group
 	Reserve  float64 // groups of idle cards to keep beyond those expected; a number
+	Kept     float64 // empty nodes to keep, in roots of how many pods of whole nodes would hold
 }
 
 // Tuned are the weights that were found on the openb trace; docs/placement.md says
@@ -25,7 +26,7 @@ type Weights struct {
 func Tuned() Weights {
 	return Weights{
 		Stranded: 0.3, Exact: 30, Coarse: 20, CPU: 0.3, Scarce: 1,
-		Whole: 0.3, Draining: 0.2, Reserve: 10,
+		Whole: 0.3, Draining: 0.2, Reserve: 10, Kept: 1.2,
 	}
 }
 
@@ -48,6 +49,7 @@ type Frag struct {
 	keep [maxIdle + 1]float64
 	// cpuPerCard is the CPU that the pods on one card use, in thousandths of a core.
 	cpuPerCard float64
+	wanted     [maxIdle + 1]wholeNodes // by the size of nodes
 }
 
 // side is a node before or after a step.

@@ -18,6 +18,7 @@ type Market struct {
 	mu         sync.Mutex
 	learner    Learner
 	census     census
+	turnover   turnover
 	pricing    pricing
 	frag       *Frag
 	fgd        *FGD // of this generation; nil: nobody has asked
@@ -68,6 +69,9 @@ func (m *Market) Update(before, after *placement.Node) {
 	}
 	if after != nil {
 		m.census.add(after, 1)
+	}
+	if before != nil && after != nil {
+		m.turnover.add(used(after)-used(before), m.census.cards)
 	}
 }
 
@@ -126,6 +130,7 @@ func (m *Market) snapshot() *Frag {
 		prices:     m.pricing.solve(all, &m.census, pressure),
 		scarcity:   scarcity(t, &m.census),
 		cpuPerCard: cpuPerCard,
+		wanted:     wanted(all, &m.census, m.weights.Kept),
 	}
 	f.losses.pressure = pressure
 	m.reserve(f, all)

@@ -81,6 +81,9 @@ func learned(name string, s placement.Scorer, version uint64) Strategy {
 	return Strategy{Name: name, Node: apart{s}, Card: apart{s}, HostCPU: true, Version: version}
 }
 
+// Kept says which empty nodes are kept now for pods that need whole ones.
+func (b *Book) Kept() frag.Kept { return b.market.Kept() }
+
 // Observe shows the book a pod when it first comes.
 func (b *Book) Observe(r *placement.Request) { b.market.Observe(r) }
 
