@@ -5,8 +5,10 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -26,6 +28,9 @@ type Args struct {
 	NanoNames bool `json:"nanoNames,omitempty"`
 	// Seed chooses the order in which equally good nodes are taken.
 	Seed uint64 `json:"seed,omitempty"`
+	// KeepEmpty is for how long at most a node that has become empty is kept for pods that
+	// need whole nodes, where frag chooses nodes; 0: not at all.
+	KeepEmpty metav1.Duration `json:"keepEmpty,omitempty"`
 	// Expected is which pods are likely to come, for strategies that want to know,
 	// until these have seen enough.
 	Expected []ExpectedPods `json:"expected,omitempty"`
@@ -45,9 +50,12 @@ type ExpectedPods struct {
 	Models []string `json:"models,omitempty"`
 }
 
+// keepEmpty is KeepEmpty where nothing is said of it.
+const keepEmpty = 15 * time.Minute
+
 // readArgs reads what the scheduler's configuration says of the plugin; nil: nothing.
 func readArgs(obj runtime.Object) (Args, error) {
-	args := Args{NodePlacement: strategy.Default, CardPlacement: strategy.Default}
+	args := Args{NodePlacement: strategy.Default, CardPlacement: strategy.Default, KeepEmpty: metav1.Duration{Duration: keepEmpty}}
 	if obj == nil {
 		return args, nil
 	}
@@ -60,6 +68,9 @@ func readArgs(obj runtime.Object) (Args, error) {
 	}
 	if namespace, name, _ := strings.Cut(args.Learned, "/"); args.Learned != "" && (namespace == "" || name == "") {
 		return args, fmt.Errorf("the arguments of plugin %s: learned is %q; write namespace/name of a ConfigMap", Name, args.Learned)
+	}
+	if args.KeepEmpty.Duration < 0 {
+		return args, fmt.Errorf("the arguments of plugin %s: keepEmpty is %v; write a time such as 15m, or 0s", Name, args.KeepEmpty.Duration)
 	}
 	if _, err := args.target(); err != nil {
 		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)
