@@ -42,17 +42,53 @@ func Models(pod *corev1.Pod, nodes iter.Seq2[*corev1.Node, []placement.Card]) (m
 	return models, len(models) > 0
 }
 
-// ModelsKey is the same for pods for which Models is the same whatever the nodes are.
-// It is false for those that require nothing of nodes.
-func ModelsKey(pod *corev1.Pod) (key [sha256.Size]byte, requires bool) {
+// KnownModels remembers Models for pods that require the same of nodes. The zero
+// KnownModels is ready.
+type KnownModels struct {
+	version uint64 // of the nodes that the answers hold for
+	byKey   map[modelsKey]answer
+}
+
+type modelsKey [sha256.Size]byte
+
+type answer struct {
+	models []string
+	ok     bool
+}
+
+// maxAnswers bounds what is remembered. Where pods require more different things than
+// this, all nodes are looked at again now and then: some milliseconds with thousands.
+const maxAnswers = 256
+
+// Of is Models of pod and nodes. version is to be another whenever the labels of nodes, or
+// the models on them, are.
+func (k *KnownModels) Of(pod *corev1.Pod, version uint64, nodes iter.Seq2[*corev1.Node, []placement.Card]) (models []string, ok bool) {
 	if !requiresNode(pod) {
-		return key, false
+		return nil, true
 	}
-	data, _ := json.Marshal(struct { // strings and numbers alone: that cannot fail
+	if k.byKey == nil || k.version != version {
+		k.version, k.byKey = version, make(map[modelsKey]answer)
+	}
+	key := keyOf(pod)
+	a, known := k.byKey[key]
+	if !known {
+		a.models, a.ok = Models(pod, nodes)
+		if len(k.byKey) >= maxAnswers {
+			clear(k.byKey)
+		}
+		k.byKey[key] = a
+	}
+	return a.models, a.ok
+}
+
+// keyOf is the same for pods for which Models is the same, whatever the nodes are. It is
+// of one size, whatever a pod requires.
+func keyOf(pod *corev1.Pod) modelsKey {
+	data, _ := json.Marshal(struct { // strings alone: that cannot fail
 		Selector map[string]string
 		Affinity *corev1.NodeSelector
 	}{pod.Spec.NodeSelector, requiredAffinity(pod)})
-	return sha256.Sum256(data), true
+	return sha256.Sum256(data)
 }
 
 func requiresNode(pod *corev1.Pod) bool {

@@ -1,6 +1,7 @@
 package podshare
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"testing"
@@ -115,7 +116,7 @@ func TestModelsOfNoCards(t *testing.T) {
 }
 
 // Pods have the same key if and only if they require the same of nodes.
-func TestModelsKey(t *testing.T) {
+func TestKeyOf(t *testing.T) {
 	in := func(values ...string) corev1.PodSpec {
 		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: requiring(onLabels(requirement(zone, corev1.NodeSelectorOpIn, values...)))}}
 	}
@@ -126,20 +127,62 @@ func TestModelsKey(t *testing.T) {
 		in("1"), in("2"), in("1", "2"), in("1,2"),
 		{NodeSelector: map[string]string{zone: "1"}, Affinity: in("1").Affinity},
 	}
-	seen := map[[32]byte]int{}
+	seen := map[modelsKey]int{}
 	for i, spec := range specs {
-		key, requires := ModelsKey(&corev1.Pod{Spec: spec})
+		key := keyOf(&corev1.Pod{Spec: spec})
 		spec.Containers = []corev1.Container{{Name: "other"}}
-		if again, _ := ModelsKey(&corev1.Pod{Spec: *spec.DeepCopy()}); !requires || again != key {
-			t.Errorf("pod %d: key %x, %v, and then %x", i, key, requires, again)
+		if again := keyOf(&corev1.Pod{Spec: *spec.DeepCopy()}); again != key {
+			t.Errorf("pod %d: key %x, and then %x", i, key, again)
 		}
 		if other, known := seen[key]; known {
 			t.Errorf("pods %d and %d have the same key", i, other)
 		}
 		seen[key] = i
 	}
-	spec := corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}
-	if _, requires := ModelsKey(&corev1.Pod{Spec: spec}); requires {
-		t.Error("a pod that requires nothing has a key")
+}
+
+// What is known is what would be found, nodes are looked at when they have to be, and what
+// is remembered is bounded.
+func TestKnownModels(t *testing.T) {
+	var k KnownModels
+	looks, nodes := 0, threeModels
+	of := func(pod *corev1.Pod, version uint64) ([]string, bool) {
+		return k.Of(pod, version, func(yield func(*corev1.Node, []placement.Card) bool) {
+			looks++
+			nodes.all()(yield)
+		})
+	}
+	selecting := func(value string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{product: value}}}
+	}
+	relabelled := slices.Clone(threeModels)
+	relabelled[0].labels = map[string]string{product: "A100"}
+	for i, step := range []struct {
+		pod     *corev1.Pod
+		nodes   labelled
+		version uint64
+		want    []string
+		ok      bool
+		looks   int
+	}{
+		{&corev1.Pod{}, threeModels, 0, nil, true, 0},
+		{selecting("A100"), threeModels, 0, []string{"NVIDIA A100"}, true, 1},
+		{selecting("A100"), threeModels, 0, []string{"NVIDIA A100"}, true, 1},
+		{selecting("H100"), threeModels, 0, nil, false, 2},
+		{selecting("H100"), threeModels, 0, nil, false, 2},
+		{selecting("A100"), relabelled, 1, []string{"NVIDIA A100", "Tesla T4"}, true, 3},
+		{selecting("A100"), relabelled, 1, []string{"NVIDIA A100", "Tesla T4"}, true, 3},
+		{&corev1.Pod{}, relabelled, 2, nil, true, 3},
+	} {
+		nodes = step.nodes
+		if got, ok := of(step.pod, step.version); !slices.Equal(got, step.want) || ok != step.ok || looks != step.looks {
+			t.Errorf("step %d: %q, %v after %d looks; want %q, %v after %d", i, got, ok, looks, step.want, step.ok, step.looks)
+		}
+	}
+	for i := range 3 * maxAnswers {
+		of(selecting(fmt.Sprint(i)), 2)
+		if len(k.byKey) > maxAnswers {
+			t.Fatalf("%d answers are kept, and %d are the most", len(k.byKey), maxAnswers)
+		}
 	}
 }

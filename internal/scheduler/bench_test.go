@@ -20,17 +20,21 @@ import (
 // BenchmarkCycle places pods of three containers on 5,000 nodes with 8 cards each, about
 // two thirds of which is taken, while others leave. One operation is all that the plugin
 // does for a pod from PreFilter to NormalizeScore, one node after the other: on the nodes
-// that it picks, or on all, as for a pod that these have refused.
+// that it picks, or on all, as for a pod that these have refused; and once where some pods
+// must have a model that some nodes have.
 // The percentiles are of the thread's CPU time, so that other work on the machine does
 // not count; cold is the longest that a shape took when it was seen for the first time.
 func BenchmarkCycle(b *testing.B) {
 	for _, name := range strategy.Names() {
 		for _, all := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/all=%v", name, all), func(b *testing.B) {
-				benchmarkCycle(b, Args{NodePlacement: name, CardPlacement: name}, all)
+				benchmarkCycle(b, Args{NodePlacement: name, CardPlacement: name}, all, false)
 			})
 		}
 	}
+	b.Run(strategy.Frag+"/models", func(b *testing.B) {
+		benchmarkCycle(b, Args{NodePlacement: strategy.Frag, CardPlacement: strategy.Frag}, false, true)
+	})
 }
 
 const (
@@ -39,14 +43,14 @@ const (
 	benchShapes = 12
 )
 
-func benchmarkCycle(b *testing.B, args Args, all bool) {
-	var nodes []*corev1.Node
+func benchmarkCycle(b *testing.B, args Args, all, models bool) {
+	c := newCluster(b, args)
 	for i := range benchNodes {
-		nodes = append(nodes, gpuNode(fmt.Sprintf("node-%04d", i)))
-	}
-	c := newCluster(b, args, nodes...)
-	for _, n := range nodes {
-		c.report(n.Name, t4s(n.Name, benchCards)...)
+		model := common
+		if models && i%4 == 0 {
+			model = scarce
+		}
+		c.join(fmt.Sprintf("node-%04d", i), model, benchCards)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s := &stream{cluster: c, random: random, infos: c.snapshot()}
@@ -54,6 +58,7 @@ func benchmarkCycle(b *testing.B, args Args, all bool) {
 		s.at(info.Node().Name, i)
 	}
 	s.fill()
+	s.models = models
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cold := s.warm()
@@ -105,6 +110,7 @@ type stream struct {
 	fit    []fwk.NodeInfo
 	scores fwk.NodeScoreList
 	placed []placedPod
+	models bool // pods of some shapes must have the scarce model
 }
 
 type placedPod struct {
@@ -125,7 +131,11 @@ func (s *stream) pod() *corev1.Pod {
 }
 
 func (s *stream) shaped(shape int) *corev1.Pod {
-	return s.cluster.pod([2]int{5 + 5*(shape%6), 1 + shape%4}, [2]int{10, 1 + shape/4}, [2]int{20 + 5*(shape/6), 2})
+	pod := s.cluster.pod([2]int{5 + 5*(shape%6), 1 + shape%4}, [2]int{10, 1 + shape/4}, [2]int{20 + 5*(shape/6), 2})
+	if s.models && shape%3 == 0 {
+		onModels(pod, scarce)
+	}
+	return pod
 }
 
 // cycle is what the scheduler asks of the plugin for one pod.

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"crypto/sha256"
 	"iter"
 	"maps"
 	"slices"
@@ -10,53 +9,53 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/placement"
-	"github.com/qgpu-project/qgpu/internal/podshare"
 )
 
-// models is which card models will do for pods (podshare.Models), remembered for pods
-// that require the same of nodes until nodes or cards are others.
-type models struct {
-	asOf  uint64 // the view's relabelled that the answers hold for
-	known map[[sha256.Size]byte]answer
-}
-
-type answer struct {
-	models []string
-	ok     bool
-}
-
-// maxAnswers bounds what is remembered. Pods of more kinds than this cost a look at all
-// nodes' labels now and then: some milliseconds with thousands.
-const maxAnswers = 256
-
-func (m *models) of(pod *corev1.Pod, v *view) ([]string, bool) {
-	key, requires := podshare.ModelsKey(pod)
-	if !requires {
-		return nil, true
-	}
-	if m.asOf != v.relabelled || m.known == nil || len(m.known) >= maxAnswers {
-		m.asOf, m.known = v.relabelled, make(map[[sha256.Size]byte]answer)
-	}
-	a, known := m.known[key]
-	if !known {
-		a.models, a.ok = podshare.Models(pod, v.cards())
-		m.known[key] = a
-	}
-	return a.models, a.ok
-}
-
-// learn shows the book what pod, which asks for r, is like, and reports false if that
-// cannot be said before there are other nodes.
+// modelsOf is which card models will do for pod, by what it requires of nodes; ok is
+// false if no node will.
 //
-// The models are for the book alone. The request that is placed has none: which nodes
-// will do for a pod the plugin NodeAffinity says, node by node and of this moment, and
-// is asked again when a node's labels change.
-func (v *view) learn(pod *corev1.Pod, r *placement.Request) bool {
-	seen, ok := *r, false
-	if seen.Models, ok = v.models.of(pod, v); ok {
-		v.observer.book.Observe(&seen)
+// They say whom a book expects and where to look first, and are no part of the request
+// that is placed: which nodes will do for a pod the plugin NodeAffinity says, which is asked
+// again when a node's labels change. They are found anew each time that a pod is tried, so
+// that a node that has come since is not passed over.
+func (v *view) modelsOf(pod *corev1.Pod) (models []string, ok bool) {
+	return v.models.Of(pod, v.relabelled, v.cards())
+}
+
+// learn shows the book a pod that asks for r and will do with models.
+func (v *view) learn(r *placement.Request, models []string) {
+	seen := *r
+	seen.Models = models
+	v.observer.book.Observe(&seen)
+}
+
+// kindOf is the place in v.kinds of the models that cards are of.
+func (v *view) kindOf(cards []placement.Card) int {
+	var models []string
+	for i := range cards {
+		if m := cards[i].Model; !slices.Contains(models, m) {
+			models = append(models, m)
+		}
 	}
-	return ok
+	slices.Sort(models)
+	kind := slices.IndexFunc(v.kinds, func(known []string) bool { return slices.Equal(known, models) })
+	if kind < 0 {
+		kind = len(v.kinds)
+		v.kinds = append(v.kinds, models)
+	}
+	return kind
+}
+
+// serving says of each of v.kinds whether nodes of it have one of models; nil: all will do.
+func (v *view) serving(models []string) []bool {
+	if len(models) == 0 {
+		return nil
+	}
+	serving := make([]bool, len(v.kinds))
+	for i, kind := range v.kinds {
+		serving[i] = slices.ContainsFunc(kind, func(m string) bool { return slices.Contains(models, m) })
+	}
+	return serving
 }
 
 // cards is all nodes with their cards: those that the book knows of, so that both mean

@@ -174,7 +174,7 @@ func TestModelsFollowTheCluster(t *testing.T) {
 			tt.change(c)
 			pod := onModels(c.pod([2]int{30, 5}), scarce)
 			c.filter(pod)
-			got, ok := c.plugin.view.models.of(pod, c.plugin.view)
+			got, ok := c.plugin.view.models.Of(pod, c.plugin.view.relabelled, c.plugin.view.cards())
 			if joined := strings.Join(got, "|"); joined != tt.want || ok == tt.none {
 				t.Errorf("models = %q, %v; want %q, %v", joined, ok, tt.want, !tt.none)
 			}
@@ -189,12 +189,11 @@ func TestModelsFollowTheCluster(t *testing.T) {
 	}
 }
 
-// What makes no difference to models does not have them looked up anew.
-func TestModelsAreRemembered(t *testing.T) {
+// What makes no difference to models does not have them found anew.
+func TestWhatLeavesModelsAlone(t *testing.T) {
 	c := twoModels(t)
 	c.mustSchedule(onModels(c.pod([2]int{30, 5}), scarce))
-	v := c.plugin.view
-	was := v.relabelled
+	was := c.plugin.view.relabelled
 	c.mustSchedule(onModels(c.pod([2]int{30, 5}), scarce))
 	cards := t4s("a", 2)
 	cards[1].Unhealthy = "Xid 79"
@@ -204,18 +203,8 @@ func TestModelsAreRemembered(t *testing.T) {
 	c.nodes["b"].node = touched
 	c.touch("b")
 	c.mustSchedule(onModels(c.pod([2]int{30, 5}), scarce))
-	if v.relabelled != was || len(v.models.known) != 1 {
-		t.Errorf("%d changes, %d answers; want none new, and one", v.relabelled-was, len(v.models.known))
-	}
-	for i := range 2 * maxAnswers {
-		c.filter(onModels(c.pod([2]int{30, 5}), scarce, fmt.Sprint("no model ", i)))
-		if len(v.models.known) > maxAnswers {
-			t.Fatalf("%d answers are kept, %d are the most", len(v.models.known), maxAnswers)
-		}
-	}
-	known := len(v.models.known)
-	if c.filter(c.pod([2]int{30, 5})); len(v.models.known) != known {
-		t.Error("a pod that requires nothing was looked up")
+	if now := c.plugin.view.relabelled; now != was {
+		t.Errorf("labels and models are said to have changed %d times", now-was)
 	}
 }
 

@@ -25,10 +25,10 @@ const enough = 32
 // each. It is nil where all are to be looked at: where no node will do, so that each says
 // why, where it takes other plugins to tell, and where the best were in vain before.
 func (p *Plugin) narrow(ctx context.Context, pod *corev1.Pod, c *cycle, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
-	if p.wide.take(pod.UID) || len(nodes) <= enough || dependsOnOthers(pod) {
+	if p.wide.take(pod.UID) || c.nowhere || len(nodes) <= enough || dependsOnOthers(pod) {
 		return nil
 	}
-	host := newHostRequest(ctx, pod)
+	host, serving := newHostRequest(ctx, pod), p.view.serving(c.models)
 	best := make([]candidate, 0, enough+1) // the best first
 	for i, r := range p.view.present {
 		e := &c.shape.byID[r.id]
@@ -36,7 +36,7 @@ func (p *Plugin) narrow(ctx context.Context, pod *corev1.Pod, c *cycle, nodes []
 			continue
 		}
 		one := candidate{score: e.score, rank: r.rank, at: i}
-		if len(best) == enough && compare(one, best[enough-1]) > 0 || !host.fits(nodes[i]) {
+		if len(best) == enough && compare(one, best[enough-1]) > 0 || serving != nil && !serving[r.kind] || !host.fits(nodes[i]) {
 			continue
 		}
 		place, _ := slices.BinarySearchFunc(best, one, compare)

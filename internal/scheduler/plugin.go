@@ -79,7 +79,9 @@ type cycle struct {
 	// request is the pod's own: its shape's may have other names for containers.
 	request *placement.Request
 	shape   *shape
-	sync    uint64 // of the view, that the shape has judged
+	sync    uint64   // of the view, that the shape has judged
+	models  []string // on the nodes that will do; none: any
+	nowhere bool     // no node with cards will do
 	// narrowed: only the best nodes are looked at.
 	narrowed bool
 }
@@ -121,9 +123,13 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		p.view.experienced = p.learned.restore(klog.FromContext(ctx))
 	}
 	p.view.sync(nodes)
-	first := len(pod.Status.Conditions) == 0 // it was never tried before
-	if (p.unlearned.take(pod.UID) || first) && !p.view.learn(pod, request) {
-		p.unlearned.put(pod.UID)
+	models, some := p.view.modelsOf(pod)
+	if first := len(pod.Status.Conditions) == 0; p.unlearned.take(pod.UID) || first {
+		if some {
+			p.view.learn(request, models)
+		} else { // it would teach that pods like it take cards that they cannot have
+			p.unlearned.put(pod.UID)
+		}
 	}
 	choice, err := p.args.choose(p.book, pod, request.Containers[0].Share.Class)
 	if err != nil {
@@ -131,7 +137,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	}
 	shape := p.shapes.of(request, choice)
 	shape.update(p.view)
-	c := &cycle{request: request, shape: shape, sync: p.view.syncs}
+	c := &cycle{request: request, shape: shape, sync: p.view.syncs, models: models, nowhere: !some}
 	result := p.narrow(ctx, pod, c, nodes)
 	state.Write(cycleKey, c)
 	p.last.Store(&lastCycle{state: state, cycle: c})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/inventory"
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/podshare"
 )
 
 // view is the states of all nodes, as of the last sync. What has not changed is not
@@ -29,7 +30,8 @@ type view struct {
 	syncs       uint64
 	experienced bool   // those that learn have seen the pods that are there already
 	relabelled  uint64 // counts changes of nodes' labels and of their cards' models
-	models      models
+	models      podshare.KnownModels
+	kinds       [][]string // of nodes, by the models of their cards
 	found       []foundPod // on nodes that are new in this sync
 	key         []byte
 }
@@ -39,6 +41,7 @@ type record struct {
 	nodeState
 	id         int    // its place in view.byID
 	rank       uint64 // among equals, by the seed
+	kind       int    // its place in view.kinds
 	generation int64
 	object     *corev1.Node
 	inventory  *inventory.CardInventory
@@ -81,7 +84,9 @@ func (v *view) sync(nodes []fwk.NodeInfo) {
 	}
 	v.epoch = epoch
 	for _, p := range v.found {
-		v.learn(p.pod, p.request)
+		if models, ok := v.modelsOf(p.pod); ok {
+			v.learn(p.request, models)
+		}
 	}
 	v.found = nil
 	if v.syncs%forgetAfter == 0 {
@@ -120,6 +125,7 @@ func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventor
 	book.Update(nil, &r.Node)
 	if !r.sameChoice(info.Node(), inv) {
 		v.relabelled++
+		r.kind = v.kindOf(r.Cards)
 	}
 	if !r.learned && inv != nil && !v.experienced {
 		r.learned = true

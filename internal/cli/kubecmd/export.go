@@ -2,6 +2,7 @@ package kubecmd
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/qgpu-project/qgpu/internal/clusterview"
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/podshare"
 	"github.com/qgpu-project/qgpu/internal/replay"
 	"github.com/qgpu-project/qgpu/internal/share"
 )
@@ -19,7 +21,8 @@ func (o *options) exportCommand() *cobra.Command {
 		Use:   "export-trace FOLDER",
 		Short: "Write the cluster's cards and pods as a trace for qgpu-placement-sim",
 		Long: `Writes nodes.csv and pods.csv into FOLDER: the cluster's cards, and the pods with
-shares that the API server still has. Names of pods are left out of the trace.`,
+shares that the API server still has, with the card models that their nodeSelector and
+required node affinity leave them. Names of pods are left out of the trace.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			v, err := o.view(c.Context())
@@ -37,7 +40,8 @@ shares that the API server still has. Names of pods are left out of the trace.`,
 }
 
 // trace is the cluster as a trace. A trace knows one model a node, the first card's; a
-// pod's containers are lines of their own.
+// pod's containers are lines of their own. Pods that wait and that no node would do for
+// are left out: in a trace they would take cards that they cannot have.
 func trace(v *clusterview.View) *replay.Trace {
 	t := &replay.Trace{}
 	for _, n := range v.Nodes {
@@ -55,13 +59,15 @@ func trace(v *clusterview.View) *replay.Trace {
 			begin = created
 		}
 	}
+	var known podshare.KnownModels
 	for i, p := range v.Pods {
-		if p.Request == nil {
+		models, some := known.Of(p.Object, 0, firstCards(v))
+		if p.Request == nil || !some && p.Placement == nil {
 			continue
 		}
 		for j := range p.Request.Containers {
 			line := traceLine(p.Object, &p.Request.Containers[j], begin)
-			line.Name = fmt.Sprintf("pod-%d-%d", i, j)
+			line.Name, line.Models = fmt.Sprintf("pod-%d-%d", i, j), models
 			if j > 0 { // the host's share is the pod's, not each container's
 				line.CPU, line.HostMemoryMiB = 0, 0
 			}
@@ -69,6 +75,18 @@ func trace(v *clusterview.View) *replay.Trace {
 		}
 	}
 	return t
+}
+
+// firstCards is the nodes with as much of their cards as a trace knows.
+func firstCards(v *clusterview.View) iter.Seq2[*corev1.Node, []placement.Card] {
+	return func(yield func(*corev1.Node, []placement.Card) bool) {
+		for i := range v.Nodes {
+			n := &v.Nodes[i]
+			if len(n.Cards) > 0 && !yield(n.Object, n.Cards[:1]) {
+				return
+			}
+		}
+	}
 }
 
 func traceLine(pod *corev1.Pod, c *placement.Container, begin time.Time) replay.Pod {
