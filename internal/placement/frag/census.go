@@ -23,8 +23,10 @@ type modelStock struct {
 	// free counts cards by what is free of them: core in percent, then memory in
 	// levels of the card's.
 	free [share.Whole + 1][memoryLevels + 1]int
-	// nodes and empty count nodes by how many cards they have, all of one model.
-	nodes, empty [maxIdle + 1]int
+	// nodes counts nodes by how many cards they have, all of one model, and roomy those
+	// of them with room.
+	nodes [maxIdle + 1]int
+	roomy [maxIdle + 1][roomy]int
 }
 
 // memoryLevels is in how many parts a card's memory is told apart by prices.
@@ -60,8 +62,8 @@ func (c *census) add(n *placement.Node, sign int) {
 	if size := len(n.Cards); size > 0 && size <= maxIdle {
 		s := c.models[n.Cards[0].Model]
 		s.nodes[size] += sign
-		if idle == size {
-			s.empty[size] += sign
+		if room := roomOf(n); room != cramped {
+			s.roomy[size][room] += sign
 		}
 	}
 }

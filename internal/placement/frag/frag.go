@@ -18,7 +18,7 @@ type Weights struct {
 	Whole    float64 // part of the idle cards of a node that are no longer together
 	Draining float64 // part of Whole for each card that is idle towards such a group
 	Reserve  float64 // groups of idle cards to keep beyond those expected; a number
-	Kept     float64 // empty nodes to keep, in roots of how many pods of whole nodes would hold
+	Kept     float64 // rooms to keep for large pods, in roots of how many such pods there would be
 }
 
 // Tuned are the weights that were found on the openb trace; docs/placement.md says
@@ -49,7 +49,7 @@ type Frag struct {
 	keep [maxIdle + 1]float64
 	// cpuPerCard is the CPU that the pods on one card use, in thousandths of a core.
 	cpuPerCard float64
-	wanted     [maxIdle + 1]wholeNodes // by the size of nodes
+	wanted     [maxIdle + 1]largePods // by the size of nodes
 }
 
 // side is a node before or after a step.

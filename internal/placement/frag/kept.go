@@ -8,90 +8,139 @@ import (
 	"github.com/qgpu-project/qgpu/internal/share"
 )
 
-// keptPart bounds the empty nodes that are kept, as a part of the nodes of their size: few
-// nodes keep none.
-const keptPart = 0.1
+const (
+	// keptPart bounds the empty nodes that are kept, as a part of the nodes of their size:
+	// few nodes keep none.
+	keptPart = 0.1
+	// leastKept is how many cards a node has that may be kept: of smaller ones enough are
+	// empty at any time.
+	leastKept = 4
+)
 
-// Kept says which empty nodes are kept for pods that need all cards of a node. Where more
-// pods come than find room, a node that has just become empty goes to smaller pods, which
-// come more often, and pods that need whole nodes starve. Where nothing is given back yet, as
-// in a cluster that fills up, no node is kept. The zero Kept keeps none.
+// Kept says which idle cards are kept for large pods, those that need at least half of a
+// node: the cards of nodes that are empty, and those of nodes that are half empty and have
+// whole cards in use for the rest. Where more pods come than find room, such cards go to
+// smaller pods, which come more often, no node is ever empty again, and large pods starve.
+// Where nothing is given back yet, as in a cluster that fills up, nothing is kept. The zero
+// Kept keeps nothing.
 type Kept struct {
-	wanted *[maxIdle + 1]wholeNodes // nil: none
-	few    [maxIdle + 1]bool        // no more nodes of so many cards are empty than are kept
+	wanted *[maxIdle + 1]largePods // nil: none
+	few    [maxIdle + 1][roomy]scarce
 }
 
-// wholeNodes is what is expected of pods that need all cards of a node of one size.
-type wholeNodes struct {
-	most   int      // empty nodes to keep
-	models []string // of cards, that will do for some of these pods
+// scarce is from whom rooms of a kind are kept: pods that need less than half of a node, and
+// those that need less than all of it.
+type scarce struct{ small, half bool }
+
+// room is how much of a node is idle, where no card is shared.
+type room int
+
+const (
+	half  room = iota // half of the cards, rounded up, or more, but not all
+	whole             // all cards
+	roomy             // how many there are
+	cramped
+)
+
+// roomOf is n's room.
+func roomOf(n *placement.Node) room {
+	idle, size := 0, len(n.Cards)
+	for i := range n.Cards {
+		switch c := &n.Cards[i]; {
+		case c.Unhealthy != "" || !c.Whole && !isIdle(c):
+			return cramped
+		case isIdle(c):
+			idle++
+		}
+	}
+	switch {
+	case size < leastKept || size > maxIdle || 2*idle < size:
+		return cramped
+	case idle == size:
+		return whole
+	}
+	return half
 }
 
-// Keeps reports whether n is kept from r, which needs less than all of it.
+// largePods is what is expected of pods that need at least half of a node of one size.
+type largePods struct {
+	most   [roomy]int // nodes with such room to keep
+	models []string   // of cards, that will do for some of these pods
+}
+
+// Keeps reports whether n is kept from r.
 func (k *Kept) Keeps(n *placement.Node, r *placement.Request) bool {
-	size := len(n.Cards)
-	if k.wanted == nil || size > maxIdle || !k.few[size] || !isEmpty(n) {
+	if k.wanted == nil || len(r.Containers) == 0 {
 		return false
 	}
-	cards := cardsOf(r)
-	return cards > 0 && cards < size && slices.Contains(k.wanted[size].models, n.Cards[0].Model)
+	room, size := roomOf(n), len(n.Cards)
+	if room == cramped || !slices.Contains(k.wanted[size].models, n.Cards[0].Model) {
+		return false
+	}
+	few, cards := k.few[size][room], wholeCards(r)
+	return few.small && 2*cards < size || few.half && cards < size
 }
 
-// Any reports whether k may keep a node from somebody.
-func (k *Kept) Any() bool { return k.wanted != nil && slices.Contains(k.few[:], true) }
+// Any reports whether k may keep something from somebody.
+func (k *Kept) Any() bool { return k.wanted != nil && k.few != [maxIdle + 1][roomy]scarce{} }
 
-func isEmpty(n *placement.Node) bool {
-	return len(n.Cards) > 0 && !slices.ContainsFunc(n.Cards, func(c placement.Card) bool { return !isIdle(&c) || c.Unhealthy != "" })
-}
-
-// cardsOf is how many cards r needs, were no two of its containers to share one.
-func cardsOf(r *placement.Request) int {
+// wholeCards is how many whole cards r needs at a time.
+func wholeCards(r *placement.Request) int {
 	cards := 0
 	for i := range r.Containers {
-		if r.Containers[i].Stage != placement.Init {
-			cards += r.Containers[i].Share.Cards()
+		if c := &r.Containers[i]; c.Stage != placement.Init && c.Share.WholeCards() {
+			cards += c.Share.Cards()
 		}
 	}
 	return cards
 }
 
-// Kept says which nodes are kept now.
+// Kept says what is kept now.
 func (m *Market) Kept() Kept {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refresh()
 	k := Kept{wanted: &m.frag.wanted}
+	part := m.turnover.part(m.census.cards)
 	for size := range k.wanted {
 		w := &k.wanted[size]
-		most := int(math.Round(float64(w.most) * m.turnover.part(m.census.cards)))
-		if most == 0 {
-			continue
+		for room, most := range w.most {
+			if most = int(math.Round(float64(most) * part)); most == 0 {
+				continue
+			}
+			nodes := 0
+			for _, model := range w.models {
+				nodes += m.census.models[model].roomy[size][room]
+			}
+			// Half a node may be had of an empty one, but for the last.
+			k.few[size][room] = scarce{small: nodes <= most, half: room == int(whole) && 2*nodes <= most}
 		}
-		empty := 0
-		for _, model := range w.models {
-			empty += m.census.models[model].empty[size]
-		}
-		k.few[size] = empty <= most
 	}
 	return k
 }
 
-// wanted is how many empty nodes of each size to keep. Pods that need whole nodes are taken to
-// come at random: were all demand met, how many they hold would vary by about its root
-// (Poisson), so that some such roots suffice for those that come while none ends.
-func wanted(t Target, c *census, roots float64) [maxIdle + 1]wholeNodes {
-	var sizes [maxIdle + 1]wholeNodes
+// wanted is how many nodes with room to keep, by size. Large pods are taken to come at random:
+// were all demand met, how many of them there are would vary by about its root (Poisson), so
+// that room for some such roots suffices for those that come while none ends.
+func wanted(t Target, c *census, roots float64) [maxIdle + 1]largePods {
+	var sizes [maxIdle + 1]largePods
 	var total float64
-	var weight [maxIdle + 1]float64
+	var pods [maxIdle + 1][roomy]float64 // weights
 	for _, w := range t {
-		total += w.Weight * float64(w.Cards*min(w.Core, share.Whole))
-		if !w.whole() || w.Cards < 2 || w.Cards > maxIdle {
+		total += w.Weight * float64(w.Cards*min(w.Core, share.Whole)) / share.Whole
+		if !w.whole() {
 			continue
 		}
-		weight[w.Cards] += w.Weight
-		for _, name := range c.names() {
-			if s := &sizes[w.Cards]; w.serves(name) && !slices.Contains(s.models, name) {
-				s.models = append(s.models, name)
+		for size := max(leastKept, w.Cards); size <= min(2*w.Cards, maxIdle); size++ {
+			room := half
+			if w.Cards == size {
+				room = whole
+			}
+			pods[size][room] += w.Weight
+			for _, name := range c.names() {
+				if s := &sizes[size]; w.serves(name) && !slices.Contains(s.models, name) {
+					s.models = append(s.models, name)
+				}
 			}
 		}
 	}
@@ -101,11 +150,12 @@ func wanted(t Target, c *census, roots float64) [maxIdle + 1]wholeNodes {
 		for _, model := range s.models {
 			nodes += c.models[model].nodes[size]
 		}
-		if nodes == 0 || total == 0 {
-			continue
+		for room, weight := range pods[size] {
+			if weight > 0 {
+				expected := weight / total * float64(c.cards)
+				s.most[room] = int(min(math.Ceil(roots*math.Sqrt(expected)), keptPart*float64(nodes)))
+			}
 		}
-		held := weight[size] * share.Whole / total * float64(c.cards)
-		s.most = int(min(math.Ceil(roots*math.Sqrt(held)), keptPart*float64(nodes)))
 	}
 	return sizes
 }

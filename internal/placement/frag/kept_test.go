@@ -30,23 +30,27 @@ func turnedOver(m *Market, n *placement.Node) *Market {
 	return m
 }
 
-// TestEmptyNodesAreKept keeps some of the last empty nodes for pods that need whole ones, once
-// there is a steady state, and nothing else from anybody.
-func TestEmptyNodesAreKept(t *testing.T) {
-	part, eight := request(50, 8*gib, 1000), request(800, 0, 8000)
-	workload := []*placement.Request{part, part, part, eight}
-	of := func(empty int) []*placement.Node {
-		nodes := idleNodes(empty, "A", 8)
-		for range 40 - empty {
-			nodes = append(nodes, node("A", 64_000, 50, 0, 0, 0, 0, 0, 0, 0))
+// TestRoomIsKept keeps some of the last empty and half-empty nodes for large pods, once there
+// is a steady state, and nothing else from anybody.
+func TestRoomIsKept(t *testing.T) {
+	part, one, four, eight := request(50, 8*gib, 1000), request(100, 0, 1000), request(400, 0, 4000), request(800, 0, 8000)
+	workload := []*placement.Request{part, part, four, eight}
+	empty, halved := node("A", 64_000, make([]int, 8)...), node("A", 64_000, 100, 100, 100, 100, 0, 0, 0, 0)
+	shared := node("A", 64_000, 50, 0, 0, 0, 0, 0, 0, 0)
+	// Of 40 nodes a tenth is kept at most: 4 of each kind.
+	of := func(empties, halves int, pods ...*placement.Request) *Market {
+		nodes := idleNodes(empties, "A", 8)
+		for range halves {
+			nodes = append(nodes, halved)
 		}
-		return nodes
+		for range 40 - len(nodes) {
+			nodes = append(nodes, shared)
+		}
+		return turnedOver(market(nodes, 10, pods...), empty)
 	}
-	// 8 of 9.5 expected cards are for pods of whole nodes, which would hold 34 of the 40
-	// nodes: more than the tenth that is kept at most.
-	empty, used := node("A", 64_000, make([]int, 8)...), node("A", 64_000, 50, 0, 0, 0, 0, 0, 0, 0)
 	sick := node("A", 64_000, make([]int, 8)...)
 	sick.Cards[3].Unhealthy = "Xid 79"
+	b := idleNodes(1, "B", 8)[0]
 	for _, tt := range []struct {
 		name   string
 		market *Market
@@ -54,22 +58,31 @@ func TestEmptyNodesAreKept(t *testing.T) {
 		r      *placement.Request
 		want   bool
 	}{
-		{"one of the last four", turnedOver(market(of(4), 10, workload...), empty), empty, part, true},
-		{"four whole cards of eight", turnedOver(market(of(4), 10, workload...), empty), empty, request(400, 0, 1000), true},
-		{"for the one it is kept for", turnedOver(market(of(4), 10, workload...), empty), empty, eight, false},
-		{"one of five", turnedOver(market(of(5), 10, workload...), empty), empty, part, false},
-		{"from pods without cards", turnedOver(market(of(4), 10, workload...), empty), empty, request(0, 0, 1000), false},
-		{"a node in use", turnedOver(market(of(4), 10, workload...), empty), used, part, false},
-		{"a node of another size", turnedOver(market(of(4), 10, workload...), empty), node("A", 64_000, 0, 0), part, false},
-		{"a node of another model", turnedOver(market(append(of(4), idleNodes(1, "B", 8)...), 10, part, request(800, 0, 8000, "A")), empty), idleNodes(1, "B", 8)[0], part, false},
-		{"with a card that is ill", turnedOver(market(of(4), 10, workload...), empty), sick, part, false},
-		{"nobody needs whole nodes", turnedOver(market(of(4), 10, part), empty), empty, part, false},
-		{"nothing was given back yet", market(of(4), 10, workload...), empty, part, false},
-		{"few nodes", turnedOver(market(idleNodes(5, "A", 8), 10, workload...), empty), empty, part, false},
+		{"empty, from a part", of(4, 4, workload...), empty, part, true},
+		{"empty, from a card", of(4, 4, workload...), empty, one, true},
+		{"empty, from three cards", of(4, 4, workload...), empty, request(300, 0, 1000), true},
+		{"empty, from half a node", of(4, 4, workload...), empty, four, false},
+		{"one of the last two, from half a node", of(2, 4, workload...), empty, four, true},
+		{"one of the last two, for a whole node", of(2, 4, workload...), empty, eight, false},
+		{"empty, one of five", of(5, 4, workload...), empty, part, false},
+		{"half empty, from a part", of(4, 4, workload...), halved, part, true},
+		{"half empty, from half a node", of(4, 1, workload...), halved, four, false},
+		{"half empty, one of five", of(4, 5, workload...), halved, part, false},
+		{"from pods without cards", of(4, 4, workload...), empty, request(0, 0, 1000), false},
+		{"with a shared card", of(4, 4, workload...), shared, part, false},
+		{"of another size", of(4, 4, workload...), node("A", 64_000, 0, 0), part, false},
+		{"of another model", turnedOver(market(append(idleNodes(40, "A", 8), b), 10, part, request(800, 0, 8000, "A")), b), b, part, false},
+		{"with a card that is ill", of(4, 4, workload...), sick, part, false},
+		{"nobody needs so much", of(4, 4, part, one), empty, part, false},
+		{"nothing was given back yet", market(idleNodes(40, "A", 8), 10, workload...), empty, part, false},
+		{"few nodes", turnedOver(market(idleNodes(9, "A", 8), 10, workload...), empty), empty, part, false},
 	} {
 		kept := tt.market.Kept()
 		if got := kept.Keeps(tt.node, tt.r); got != tt.want {
 			t.Errorf("%s: kept %v, want %v", tt.name, got, tt.want)
+		}
+		if got := kept.Any(); tt.want && !got {
+			t.Errorf("%s: nothing is kept from anybody", tt.name)
 		}
 	}
 	var none Kept
@@ -78,8 +91,8 @@ func TestEmptyNodesAreKept(t *testing.T) {
 	}
 }
 
-// Who needs all cards of a node is never kept from one, and a node in use from nobody.
-func TestKeptIsForWholeNodesOnly(t *testing.T) {
+// Who needs all cards of a node is never kept from one, and shared cards from nobody.
+func TestKeptIsForLargePodsOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMarket(t)
 		for range rapid.IntRange(0, 30).Draw(t, "changes") {
@@ -89,12 +102,12 @@ func TestKeptIsForWholeNodesOnly(t *testing.T) {
 		if !kept.Keeps(n, r) {
 			return
 		}
-		if r.Containers[0].Share.Cards() >= len(n.Cards) {
+		if wholeCards(r) >= len(n.Cards) {
 			t.Errorf("%+v is kept from a request for all of it", n)
 		}
 		for _, c := range n.Cards {
-			if c.Tenants > 0 {
-				t.Errorf("%+v is kept and in use", n)
+			if c.Tenants > 0 && !c.Whole {
+				t.Errorf("%+v is kept and shared", n)
 			}
 		}
 	})
