@@ -28,9 +28,9 @@ type Args struct {
 	NanoNames bool `json:"nanoNames,omitempty"`
 	// Seed chooses the order in which equally good nodes are taken.
 	Seed uint64 `json:"seed,omitempty"`
-	// KeepEmpty is for how long at most a node that has become empty is kept for pods that
-	// need whole nodes, where frag chooses nodes; 0: not at all.
-	KeepEmpty metav1.Duration `json:"keepEmpty,omitempty"`
+	// KeepRoom is for how long at most cards that were given back are kept for pods that
+	// need many on one node, where frag chooses nodes; 0: not at all.
+	KeepRoom metav1.Duration `json:"keepRoom,omitempty"`
 	// Expected is which pods are likely to come, for strategies that want to know,
 	// until these have seen enough.
 	Expected []ExpectedPods `json:"expected,omitempty"`
@@ -50,12 +50,12 @@ type ExpectedPods struct {
 	Models []string `json:"models,omitempty"`
 }
 
-// keepEmpty is KeepEmpty where nothing is said of it.
-const keepEmpty = 15 * time.Minute
+// keepRoom is KeepRoom where nothing is said of it.
+const keepRoom = 15 * time.Minute
 
 // readArgs reads what the scheduler's configuration says of the plugin; nil: nothing.
 func readArgs(obj runtime.Object) (Args, error) {
-	args := Args{NodePlacement: strategy.Default, CardPlacement: strategy.Default, KeepEmpty: metav1.Duration{Duration: keepEmpty}}
+	args := Args{NodePlacement: strategy.Default, CardPlacement: strategy.Default, KeepRoom: metav1.Duration{Duration: keepRoom}}
 	if obj == nil {
 		return args, nil
 	}
@@ -69,8 +69,8 @@ func readArgs(obj runtime.Object) (Args, error) {
 	if namespace, name, _ := strings.Cut(args.Learned, "/"); args.Learned != "" && (namespace == "" || name == "") {
 		return args, fmt.Errorf("the arguments of plugin %s: learned is %q; write namespace/name of a ConfigMap", Name, args.Learned)
 	}
-	if args.KeepEmpty.Duration < 0 {
-		return args, fmt.Errorf("the arguments of plugin %s: keepEmpty is %v; write a time such as 15m, or 0s", Name, args.KeepEmpty.Duration)
+	if args.KeepRoom.Duration < 0 {
+		return args, fmt.Errorf("the arguments of plugin %s: keepRoom is %v; write a time such as 15m, or 0s", Name, args.KeepRoom.Duration)
 	}
 	if _, err := args.target(); err != nil {
 		return args, fmt.Errorf("the arguments of plugin %s: %w", Name, err)

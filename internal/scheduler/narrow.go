@@ -30,9 +30,10 @@ func (p *Plugin) narrow(ctx context.Context, pod *corev1.Pod, c *cycle, nodes []
 	}
 	host, serving := newHostRequest(ctx, pod), p.view.serving(c.models)
 	best := make([]candidate, 0, enough+1) // the best first
+	keeping := c.kept.Any()
 	for i, r := range p.view.present {
 		e := &c.shape.byID[r.id]
-		if !e.judged || e.status != nil {
+		if !e.judged || e.status != nil || keeping && p.keeps(c, r) {
 			continue
 		}
 		one := candidate{score: e.score, rank: r.rank, at: i}

@@ -16,12 +16,14 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/qgpu-project/qgpu/internal/placement"
+	"github.com/qgpu-project/qgpu/internal/placement/frag"
 	"github.com/qgpu-project/qgpu/internal/placement/strategy"
 	"github.com/qgpu-project/qgpu/internal/podshare"
 )
@@ -79,9 +81,11 @@ type cycle struct {
 	// request is the pod's own: its shape's may have other names for containers.
 	request *placement.Request
 	shape   *shape
-	sync    uint64   // of the view, that the shape has judged
-	models  []string // on the nodes that will do; none: any
-	nowhere bool     // no node with cards will do
+	sync    uint64    // of the view, that the shape has judged
+	models  []string  // on the nodes that will do; none: any
+	nowhere bool      // no node with cards will do
+	kept    frag.Kept // from the pod
+	began   time.Time
 	// narrowed: only the best nodes are looked at.
 	narrowed bool
 }
@@ -138,6 +142,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	shape := p.shapes.of(request, choice)
 	shape.update(p.view)
 	c := &cycle{request: request, shape: shape, sync: p.view.syncs, models: models, nowhere: !some}
+	if c.kept = p.kept(pod, request.Containers[0].Share.Class); c.kept.Any() {
+		c.began = p.view.now()
+	}
 	result := p.narrow(ctx, pod, c, nodes)
 	state.Write(cycleKey, c)
 	p.last.Store(&lastCycle{state: state, cycle: c})
@@ -153,6 +160,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	c := p.cycleOf(state)
 	if c == nil {
 		return fwk.AsStatus(errNoCycle)
+	}
+	if c.kept.Any() && p.keeps(c, p.view.byName[info.Node().Name]) {
+		return keptStatus()
 	}
 	if e := p.entry(c, info); e != nil {
 		return e.status

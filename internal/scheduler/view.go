@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -34,6 +35,8 @@ type view struct {
 	kinds       [][]string // of nodes, by the models of their cards
 	found       []foundPod // on nodes that are new in this sync
 	key         []byte
+	before      placement.Node   // the cards of a node that is observed anew; kept for its memory
+	clock       func() time.Time // of tests
 }
 
 // record is a node and its state.
@@ -45,11 +48,12 @@ type record struct {
 	generation int64
 	object     *corev1.Node
 	inventory  *inventory.CardInventory
-	learned    bool   // those that learn have seen its pods
-	version    uint64 // a new one, unique in the view, whenever the state is another
-	key        string // the state, without CPU
-	cpuKey     string // the state, with CPU
-	seen       uint64 // a sync that had the node, not long before the last
+	learned    bool      // those that learn have seen its pods
+	version    uint64    // a new one, unique in the view, whenever the state is another
+	key        string    // the state, without CPU
+	cpuKey     string    // the state, with CPU
+	freed      time.Time // when a tenant left last
+	seen       uint64    // a sync that had the node, not long before the last
 }
 
 // foundPod is a pod that had its node before the view saw it.
@@ -118,11 +122,16 @@ func (v *view) look(info fwk.NodeInfo, generation int64) *record {
 // all nodes are known, since which models a pod may have depends on all.
 func (v *view) observe(r *record, info fwk.NodeInfo, inv *inventory.CardInventory) {
 	book := v.observer.book
+	var before *placement.Node
 	if r.version != 0 {
-		book.Update(&r.Node, nil)
+		v.before.Cards = append(v.before.Cards[:0], r.Cards...)
+		before = &v.before
 	}
 	v.observer.observe(info, inv, &r.nodeState, true)
-	book.Update(nil, &r.Node)
+	book.Update(before, &r.Node)
+	if before != nil && tenantsOf(&r.Node) < tenantsOf(before) {
+		r.freed = v.now()
+	}
 	if !r.sameChoice(info.Node(), inv) {
 		v.relabelled++
 		r.kind = v.kindOf(r.Cards)

@@ -70,7 +70,7 @@ func (m *Market) Update(before, after *placement.Node) {
 	if after != nil {
 		m.census.add(after, 1)
 	}
-	if before != nil && after != nil {
+	if before != nil && after != nil && len(before.Cards) == len(after.Cards) {
 		m.turnover.add(used(after)-used(before), m.census.cards)
 	}
 }
