@@ -1,7 +1,7 @@
 // Package frag rates placements by what they strand: free parts of cards that none
 // of the pods to be expected can use. It holds the published scorer FGD and qGPU's
-// own, frag, and learns from the pods it is shown which pods are to be expected. Like
-// package placement it reads no device, no file and no cluster.
+// own, frag, learns from the pods it is shown which pods are to be expected, and says what
+// room to keep for large ones. Like package placement it reads no device, no file and no cluster.
 package frag
 
 import (
