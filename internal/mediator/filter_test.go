@@ -61,6 +61,20 @@ func decideOn(t *testing.T, code []unix.SockFilter, arch uint32, nr int, args ..
 	return 0
 }
 
+// abiOf is the ABI of a driver version.
+func abiOf(t *testing.T, version string) *nvabi.ABI {
+	t.Helper()
+	v, err := nvabi.ParseVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	abi, err := nvabi.For(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return abi
+}
+
 func TestFilter(t *testing.T) {
 	const (
 		rdwr   = unix.O_RDWR
@@ -71,14 +85,7 @@ func TestFilter(t *testing.T) {
 	)
 	control := uint64(3<<30 | 32<<16 | 'F'<<8 | nvabi.EscRMControl)
 	for _, version := range []string{"535.309.01", "550.163.01", "570.133.20", "580.105.08"} {
-		v, err := nvabi.ParseVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		abi, err := nvabi.For(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		abi := abiOf(t, version)
 		code, err := Filter(abi).Assemble()
 		if err != nil {
 			t.Fatalf("%s: %v", version, err)
@@ -179,14 +186,7 @@ func TestOutsiderFilter(t *testing.T) {
 	}{{unix.AUDIT_ARCH_X86_64, unix.SYS_IOCTL}, {unix.AUDIT_ARCH_I386, 54}}
 	for _, c := range conventions {
 		for _, version := range []string{"535.309.01", "550.163.01", "570.133.20", "580.105.08", "590.44.01", "595.45.04"} {
-			v, err := nvabi.ParseVersion(version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			abi, err := nvabi.For(v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			abi := abiOf(t, version)
 			for _, calls := range abi.Frontend {
 				for _, call := range calls {
 					// Those that neither make nor use objects: nv-ioctl-numbers.h, but these two.

@@ -139,14 +139,7 @@ func TestSamplesAreOwn(t *testing.T) {
 	_, _, tn := setUp(t, gib)
 	c := tn.context()
 	for version, engine := range map[string]int{"535.309.01": 116, "550.163.01": 116, "570.133.20": 128, "580.105.08": 128} {
-		v, err := nvabi.ParseVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		abi, err := nvabi.For(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		abi := abiOf(t, version)
 		size := int(abi.Controls[nvgpu.NV2080_CTRL_CMD_PERF_GET_GPUMON_PERFMON_UTIL_SAMPLES_V2].Size)
 		p := &params{message: make(message, size)}
 		stride := (size - samplesFirst) / sampleCount
