@@ -88,7 +88,7 @@ func (v *View) Explain(p *Pod) *Explanation {
 	case len(v.Nodes) == 0:
 		e.Would = []string{"no node is labelled qgpu-device-enable=enable; label those whose cards are to be shared"}
 	case fits > 0:
-		e.Would = []string{fmt.Sprintf("%d node(s) have room now: the pod is about to be placed, or something else holds it back, such as a scheduling gate, a volume or its affinity to other pods", fits)}
+		e.Would = []string{fmt.Sprintf("%d node(s) have room now: the pod is about to be placed, or something else holds it back, such as a scheduling gate, a volume, its affinity to other pods, or that the room is kept for larger pods for a while", fits)}
 	default:
 		e.Would = v.would(p)
 	}
