@@ -23,7 +23,7 @@ var reportText string
 const (
 	publishedSeed = 42
 	staticSeed    = 5000
-	churnSeed     = 30000
+	churnSeed     = 31000
 	memorySeed    = 1 // of the made-up demand for card memory
 )
 

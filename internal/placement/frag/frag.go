@@ -26,7 +26,7 @@ type Weights struct {
 func Tuned() Weights {
 	return Weights{
 		Stranded: 0.3, Exact: 30, Coarse: 20, CPU: 0.3, Scarce: 1,
-		Whole: 0.3, Draining: 0.2, Reserve: 10, Kept: 1.2,
+		Whole: 0.3, Draining: 0.2, Reserve: 10, Kept: 1.6,
 	}
 }
 

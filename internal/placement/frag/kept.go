@@ -112,8 +112,8 @@ func (m *Market) Kept() Kept {
 			for _, model := range w.models {
 				nodes += m.census.models[model].roomy[size][room]
 			}
-			// Half a node may be had of an empty one, but for the last.
-			k.few[size][room] = scarce{small: nodes <= most, half: room == int(whole) && 2*nodes <= most}
+			// Half a node may be had of an empty one, if these are not all but gone.
+			k.few[size][room] = scarce{small: nodes <= most, half: room == int(whole) && 4*nodes <= 3*most}
 		}
 	}
 	return k
@@ -121,7 +121,8 @@ func (m *Market) Kept() Kept {
 
 // wanted is how many nodes with room to keep, by size. Large pods are taken to come at random:
 // were all demand met, how many of them there are would vary by about its root (Poisson), so
-// that room for some such roots suffices for those that come while none ends.
+// that room for some such roots suffices for those that come while none ends. Of half nodes
+// half as much will do, since they may be had of empty ones.
 func wanted(t Target, c *census, roots float64) [maxIdle + 1]largePods {
 	var sizes [maxIdle + 1]largePods
 	var total float64
@@ -151,10 +152,14 @@ func wanted(t Target, c *census, roots float64) [maxIdle + 1]largePods {
 			nodes += c.models[model].nodes[size]
 		}
 		for room, weight := range pods[size] {
-			if weight > 0 {
-				expected := weight / total * float64(c.cards)
-				s.most[room] = int(min(math.Ceil(roots*math.Sqrt(expected)), keptPart*float64(nodes)))
+			if weight == 0 {
+				continue
 			}
+			many := roots * math.Sqrt(weight/total*float64(c.cards))
+			if room == int(half) {
+				many /= 2
+			}
+			s.most[room] = int(min(math.Ceil(many), keptPart*float64(nodes)))
 		}
 	}
 	return sizes
