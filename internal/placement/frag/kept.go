@@ -127,6 +127,7 @@ func wanted(t Target, c *census, roots float64) [maxIdle + 1]largePods {
 	var sizes [maxIdle + 1]largePods
 	var total float64
 	var pods [maxIdle + 1][roomy]float64 // weights
+	names := c.names()
 	for _, w := range t {
 		total += w.Weight * float64(w.Cards*min(w.Core, share.Whole)) / share.Whole
 		if !w.whole() {
@@ -138,7 +139,7 @@ func wanted(t Target, c *census, roots float64) [maxIdle + 1]largePods {
 				room = whole
 			}
 			pods[size][room] += w.Weight
-			for _, name := range c.names() {
+			for _, name := range names {
 				if s := &sizes[size]; w.serves(name) && !slices.Contains(s.models, name) {
 					s.models = append(s.models, name)
 				}
