@@ -30,6 +30,9 @@ func (a *Agent) Use(ctx context.Context) (agentapi.Use, error) {
 		return a.uses.last, nil
 	}
 	tenants, err := a.registry.ObserveAll(ctx)
+	if err == nil {
+		err = ctx.Err() // who gave up must not leave half an answer to others
+	}
 	if err != nil {
 		return agentapi.Use{}, fmt.Errorf("ask the node's tenants: %w", err)
 	}

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"testing"
@@ -66,6 +68,11 @@ func TestUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Agent{registry: registry}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Use(gone); !errors.Is(err, context.Canceled) || !a.uses.at.IsZero() {
+		t.Errorf("for who gave up: %v, kept since %v", err, a.uses.at)
+	}
 	server := httptest.NewServer(agentapi.UseHandler(a, nil))
 	defer server.Close()
 	ask := func() agentapi.Use {

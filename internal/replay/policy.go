@@ -27,7 +27,7 @@ type learner interface {
 	see(p *pod) bool
 }
 
-// keeper is a rater that keeps empty nodes from some pods.
+// keeper is a rater that keeps room from some pods.
 type keeper interface{ kept() frag.Kept }
 
 // setting is what a policy is made from.

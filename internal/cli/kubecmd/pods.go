@@ -88,16 +88,15 @@ the API server: whoever asks needs "get" on pods/proxy in the chart's namespace.
 			if err != nil {
 				return err
 			}
-			ask, err := throughServer(config)
-			if err != nil {
-				return err
-			}
 			namespace := o.namespace
 			if o.allNamespaces {
 				namespace = ""
 			}
 			v := clusterview.Of(objects)
-			u := readUses(c.Context(), objects.Pods, nodesOf(podRows(v, uses{}, namespace)), ask)
+			u, err := usesOf(c.Context(), config, objects, nodesOf(podRows(v, uses{}, namespace)))
+			if err != nil {
+				return err
+			}
 			rows := podRows(v, u, namespace)
 			return o.print(c.OutOrStdout(), rows, func(w io.Writer) error {
 				return errors.Join(writePods(w, rows), writeProblems(w, u.problems))

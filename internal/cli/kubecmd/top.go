@@ -90,11 +90,10 @@ which cards computed, and memory.`,
 			if err != nil {
 				return err
 			}
-			ask, err := throughServer(config)
+			u, err := usesOf(c.Context(), config, objects, nil)
 			if err != nil {
 				return err
 			}
-			u := readUses(c.Context(), objects.Pods, nil, ask)
 			rows, all := sumRows(clusterview.Of(objects), u)
 			return o.print(c.OutOrStdout(), append(rows, all), func(w io.Writer) error {
 				return errors.Join(writeSums(w, rows, all), writeProblems(w, u.problems))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/qgpu-project/qgpu/internal/agentapi"
+	"github.com/qgpu-project/qgpu/internal/clusterview"
 	"github.com/qgpu-project/qgpu/internal/share"
 )
 
@@ -47,6 +48,15 @@ func throughServer(config *rest.Config) (asker, error) {
 		pods := client.CoreV1().Pods(agent.Namespace)
 		return pods.ProxyGet("http", agent.Name, strconv.Itoa(int(port)), agentapi.UsePath, nil).DoRaw(ctx)
 	}, nil
+}
+
+// usesOf asks the agents among objects that are on nodes, or all where nodes is nil.
+func usesOf(ctx context.Context, config *rest.Config, objects clusterview.Objects, nodes map[string]bool) (uses, error) {
+	ask, err := throughServer(config)
+	if err != nil {
+		return uses{}, err
+	}
+	return readUses(ctx, objects.Pods, nodes, ask), nil
 }
 
 // readUses asks the agents among pods that are on nodes, or all where nodes is nil. One that

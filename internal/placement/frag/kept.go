@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// keptPart bounds the empty nodes that are kept, as a part of the nodes of their size:
-	// few nodes keep none.
+	// keptPart bounds the nodes of one kind that are kept, as a part of the nodes of their
+	// size: few nodes keep none.
 	keptPart = 0.1
 	// leastKept is how many cards a node has that may be kept: of smaller ones enough are
 	// empty at any time.

@@ -81,7 +81,7 @@ func learned(name string, s placement.Scorer, version uint64) Strategy {
 	return Strategy{Name: name, Node: apart{s}, Card: apart{s}, HostCPU: true, Version: version}
 }
 
-// Kept says which empty nodes are kept now for pods that need whole ones.
+// Kept says what room is kept now for large pods.
 func (b *Book) Kept() frag.Kept { return b.market.Kept() }
 
 // Observe shows the book a pod when it first comes.
